@@ -33,7 +33,7 @@ static const struct http_limits limits = {
     .write_timeout_ms = 10000,
 };
 
-struct world {
+struct fixture {
     struct agent agent;
     struct agent_parts parts;
     struct http_route *routes;
@@ -104,20 +104,20 @@ static void read_records(struct buf *out, const char *data, size_t size)
 
 static void on_closed(void *ctx)
 {
-    struct world *w = ctx;
+    struct fixture *w = ctx;
 
     w->is_closed = true;
 }
 
 static void on_server_closed(void *ctx)
 {
-    struct world *w = ctx;
+    struct fixture *w = ctx;
 
     agent_close_sessions(&w->agent);
     process_table_close(&w->parts.processes, on_closed, w);
 }
 
-static void begin(struct world *w)
+static void begin(struct fixture *w)
 {
     static char *no_environment[] = {(char *) (uintptr_t) "PATH=/bin", NULL};
     struct agent *a = &w->agent;
@@ -146,7 +146,7 @@ static void begin(struct world *w)
 }
 
 /* An answer must begin with a status line. */
-static void look(struct world *w, const char *data, size_t len)
+static void look(struct fixture *w, const char *data, size_t len)
 {
     static const char begins[] = "HTTP/1.1 ";
     size_t n = MIN_OF(len, strlen(begins) - w->status_len);
@@ -156,7 +156,7 @@ static void look(struct world *w, const char *data, size_t len)
 }
 
 /* True if something was sent or received. */
-static bool exchange(struct world *w)
+static bool exchange(struct fixture *w)
 {
     char data[4096];
     ssize_t n = 0;
@@ -180,13 +180,13 @@ static bool exchange(struct world *w)
     return is_moved || n > 0;
 }
 
-static void turn(struct world *w)
+static void turn(struct fixture *w)
 {
     (void) loop_run_once(&w->agent.loop);
     process_table_reap(&w->parts.processes);
 }
 
-static void serve(struct world *w)
+static void serve(struct fixture *w)
 {
     unsigned idle = 0;
 
@@ -203,7 +203,7 @@ static void serve(struct world *w)
     }
 }
 
-static void end(struct world *w)
+static void end(struct fixture *w)
 {
     struct agent *a = &w->agent;
 
@@ -226,7 +226,7 @@ static void end(struct world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool is_ready;
-    static struct world w;
+    static struct fixture w;
 
     if (size < 2)
         return 0;

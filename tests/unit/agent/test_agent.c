@@ -2,11 +2,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/json.h"
 #include "loop/httpc.h"
-#include "tests/unit/sim/program.h"
+#include "tests/lib/process.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 struct fixture {
     struct loop loop;
     struct httpc *http;
-    struct program agent;
+    struct process agent;
     char dir[64];
     unsigned port;
 };
@@ -37,7 +33,7 @@ static int set_up(void **state)
 
     assert_int_equal(loop_init(&f->loop, NULL), SP_OK);
     assert_int_equal(httpc_new(&f->loop, &limits, &f->http, NULL), SP_OK);
-    program_make_dir(f->dir);
+    tmpdir_make(f->dir);
     *state = f;
     return 0;
 }
@@ -54,8 +50,8 @@ static int tear_down(void **state)
     struct fixture *f = *state;
 
     if (f->agent.pid > 0)
-        assert_int_equal(program_stop(&f->agent, SIGTERM), 0);
-    program_remove_dir(f->dir);
+        assert_int_equal(process_stop(&f->agent, SIGTERM), 0);
+    tmpdir_remove(f->dir);
     httpc_close(f->http, on_closed, f);
     loop_run(&f->loop);
     loop_fini(&f->loop);
@@ -70,7 +66,7 @@ static void start(struct fixture *f, const char *token_file)
         token_file,       NULL};
     const char *colon;
 
-    program_start(&f->agent, argv);
+    process_start(&f->agent, argv);
     colon = strrchr(f->agent.line, ':');
     assert_non_null(colon);
     f->port = (unsigned) strtoul(colon + 1, NULL, 10);
@@ -184,11 +180,11 @@ static void test_missing_token_file_is_fatal(void **state)
 {
     const char *const argv[] = {"sandpool-agent", "--port",         "0",
                                 "--token-file",   "/nonexistent/t", NULL};
-    struct program p;
+    struct process p;
 
     (void) state;
-    program_spawn(&p, argv);
-    assert_int_equal(program_stop(&p, 0), 1);
+    process_spawn(&p, argv);
+    assert_int_equal(process_stop(&p, 0), 1);
 }
 
 static void test_bad_options(void **state)
@@ -200,10 +196,10 @@ static void test_bad_options(void **state)
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct program p;
+        struct process p;
 
-        program_spawn(&p, bad[i]);
-        assert_int_equal(program_stop(&p, 0), 2);
+        process_spawn(&p, bad[i]);
+        assert_int_equal(process_stop(&p, 0), 2);
     }
 }
 

@@ -1,18 +1,13 @@
 /* The parts of the file API that need no file: base64, multipart, globs, patterns, ranges. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "agent/file/byte_range.h"
 #include "agent/file/glob.h"
 #include "agent/file/multipart.h"
 #include "agent/file/regex.h"
 #include "base/base64.h"
+#include "tests/lib/unit.h"
 
 /* --- base64 --- */
 

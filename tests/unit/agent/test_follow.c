@@ -1,16 +1,11 @@
 /* Programs that wait for those who follow their output: nothing is lost, and nobody waits for ever. And programs that
  * write in small pieces: nobody is woken for each. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/process/follow.h"
+#include "tests/lib/unit.h"
 
 #define WAIT_NS (120 * NS_PER_S) /* a busy machine */
 #define LINES "1000000"

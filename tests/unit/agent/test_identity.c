@@ -1,19 +1,14 @@
 /* Users of a box from its files, and where the kernel's count of memory kills is found. */
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/core/identity.h"
 #include "agent/core/oom.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 struct fixture {
     char dir[64];
@@ -23,25 +18,16 @@ static int set_up(void **state)
 {
     struct fixture *f = test_calloc(1, sizeof(*f));
 
-    (void) snprintf(f->dir, sizeof(f->dir), "/tmp/sandpool-identity-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    tmpdir_make(f->dir);
     *state = f;
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void) st;
-    (void) type;
-    (void) at;
-    return remove(path);
 }
 
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
 
-    assert_int_equal(nftw(f->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    tmpdir_remove(f->dir);
     test_free(f);
     return 0;
 }

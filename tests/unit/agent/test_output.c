@@ -1,17 +1,12 @@
 /* The record of a stream beside a plain copy of everything that was written. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/process/output.h"
 #include "base/rand.h"
+#include "tests/lib/unit.h"
 
 enum { TOTAL = 400 * 1024 };
 

@@ -1,11 +1,6 @@
 /* Opening paths that lead into the kernel's own files, by openat2(2) and by the walk that replaces
  * it on kernels without it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -16,6 +11,7 @@
 
 #include "agent/core/plain.h"
 #include "agent/core/plain_walk.h"
+#include "tests/lib/unit.h"
 
 static char dir[64];
 

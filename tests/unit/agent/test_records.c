@@ -1,16 +1,11 @@
 /* Records of jobs: bounded, found by number, small. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "agent/process/process.h"
+#include "tests/lib/unit.h"
 
 static char command[] = "make -j2 test";
 static char long_command[2 * RECORD_COMMAND_MAX + 1];

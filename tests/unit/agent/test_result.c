@@ -1,17 +1,12 @@
 /* The answers of helpers, which are strangers: heads in pieces, signs of life, and what is not valid. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/file/frame.h"
 #include "agent/file/result.h"
 #include "agent/file/wire.h"
+#include "tests/lib/unit.h"
 
 static size_t give(struct file_result *r, const void *data, size_t len)
 {

@@ -1,17 +1,12 @@
 /* Tar archives without files: what the writer writes, what the reader makes of it; and the table of watched
  * directories. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "agent/file/watch_nodes.h"
 #include "base/tar_read.h"
 #include "base/tar_write.h"
+#include "tests/lib/unit.h"
 
 struct source {
     const char *data;

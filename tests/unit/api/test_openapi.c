@@ -1,11 +1,5 @@
 /* docs/openapi.json against the code, both ways: every route is documented and every documented
  * path is served; the error codes are those of the table; all references exist. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +10,7 @@
 #include "dialects/native/api.h"
 #include "sandpool/errors.h"
 #include "sandpool/version.h"
+#include "tests/lib/unit.h"
 
 enum { FILE_MAX = 1024 * 1024 };
 

@@ -1,14 +1,9 @@
 /* The public id of a thread is part of the interface: other programs compute it themselves. Known
  * vectors, and no two owners get the same id by moving characters across the colon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "dialects/native/internal.h"
+#include "tests/lib/unit.h"
 
 static void known_vectors(void **state)
 {

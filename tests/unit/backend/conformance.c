@@ -2,26 +2,22 @@
  * leaves the backend without boxes. */
 #include "tests/unit/backend/conformance.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/str.h"
 #include "tests/lib/at_most.h"
+#include "tests/lib/unit.h"
 
 enum { MANY = 50, MANY_MS = 100000 }; /* engines on a busy machine take a second for each */
 
-static void assert_verdict(struct rig *rig, const struct backend_box *box,
+static void assert_verdict(struct fixture *fixture, const struct backend_box *box,
                            enum backend_verdict want)
 {
     enum backend_verdict verdict;
 
-    assert_int_equal(rig_check(rig, box, &verdict), SP_OK);
+    assert_int_equal(fixture_check(fixture, box, &verdict), SP_OK);
     if (want == BACKEND_DEAD && verdict == BACKEND_ABSENT)
         return; /* as sure as some backends can be */
     assert_int_equal(verdict, want);
@@ -49,112 +45,115 @@ static void set_owner(struct backend_labels *labels, const char *sandbox_id)
     labels->principal = 1ULL << 63 | 5;
 }
 
-static size_t count_boxes(struct rig *rig)
+static size_t count_boxes(struct fixture *fixture)
 {
     bool is_listed;
 
-    return rig_list(rig, rig->backend, 0, NULL, &is_listed);
+    return fixture_list(fixture, fixture->backend, 0, NULL, &is_listed);
 }
 
 void conformance_life(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_box listed;
     bool is_listed;
 
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
     assert_labels(&r.box.labels, &r.labels);
     assert_string_equal(r.box.token, r.token);
     assert_true(strlen(r.box.url) > 0);
     assert_true(strlen(r.box.ref) > 0);
-    assert_verdict(rig, &r.box, BACKEND_ALIVE);
-    assert_int_equal(rig_list(rig, rig->backend, r.labels.box_id, &listed, &is_listed), 1);
+    assert_verdict(fixture, &r.box, BACKEND_ALIVE);
+    assert_int_equal(fixture_list(fixture, fixture->backend, r.labels.box_id, &listed, &is_listed),
+                     1);
     assert_true(is_listed);
     assert_labels(&listed.labels, &r.labels);
     assert_string_equal(listed.url, r.box.url);
     assert_string_equal(listed.ref, r.box.ref);
 
-    if (rig->backend->ops->can_bind) {
+    if (fixture->backend->ops->can_bind) {
         set_owner(&r.box.labels, "fe0dc8182dec7b77");
-        assert_int_equal(rig_bind(rig, &r.box), SP_OK);
-        (void) rig_list(rig, rig->backend, r.labels.box_id, &listed, &is_listed);
+        assert_int_equal(fixture_bind(fixture, &r.box), SP_OK);
+        (void) fixture_list(fixture, fixture->backend, r.labels.box_id, &listed, &is_listed);
         assert_labels(&listed.labels, &r.box.labels);
         assert_string_equal(listed.token, r.box.token);
-        assert_verdict(rig, &r.box, BACKEND_ALIVE);
+        assert_verdict(fixture, &r.box, BACKEND_ALIVE);
     }
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-    assert_verdict(rig, &r.box, BACKEND_DEAD);
-    assert_int_equal(count_boxes(rig), 0);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+    assert_verdict(fixture, &r.box, BACKEND_DEAD);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 void conformance_create_is_idempotent(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create first;
     struct backend_create second;
     struct backend_create third;
 
-    rig_start_create(rig, &first, &rig->profile, 0, rig_soon(rig));
-    rig_start_create(rig, &second, &rig->profile, first.labels.box_id, rig_soon(rig));
-    rig_wait(rig);
+    fixture_start_create(fixture, &first, &fixture->profile, 0, fixture_soon(fixture));
+    fixture_start_create(fixture, &second, &fixture->profile, first.labels.box_id,
+                         fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_equal(first.op.result, SP_OK);
     assert_int_equal(second.op.result, SP_OK);
-    rig_start_create(rig, &third, &rig->profile, first.labels.box_id, rig_soon(rig));
-    rig_wait(rig);
+    fixture_start_create(fixture, &third, &fixture->profile, first.labels.box_id,
+                         fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_equal(third.op.result, SP_OK);
     assert_string_equal(second.box.url, first.box.url);
     assert_string_equal(third.box.url, first.box.url);
     assert_string_equal(third.box.ref, first.box.ref);
-    assert_int_equal(count_boxes(rig), 1);
-    assert_int_equal(rig_destroy(rig, rig->backend, &first.labels), SP_OK);
-    assert_int_equal(count_boxes(rig), 0);
+    assert_int_equal(count_boxes(fixture), 1);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &first.labels), SP_OK);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 void conformance_destroy_of_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_labels labels = {.box_id = 0x1122334455667788ULL};
     struct backend_create r;
 
-    str_copy_cut(labels.instance, sizeof(labels.instance), rig_instance());
-    assert_int_equal(rig_destroy(rig, rig->backend, &labels), SP_OK);
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    str_copy_cut(labels.instance, sizeof(labels.instance), fixture_instance());
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &labels), SP_OK);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
 }
 
 void conformance_discover(void **state)
 {
     static const char odd_id[] = "odd id/with?signs&=%";
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_box found;
 
-    if (!rig->backend->ops->can_discover || !rig->backend->ops->can_bind)
+    if (!fixture->backend->ops->can_discover || !fixture->backend->ops->can_bind)
         skip();
-    assert_false(rig_discover(rig, odd_id, &found));
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    assert_false(rig_discover(rig, odd_id, &found));
+    assert_false(fixture_discover(fixture, odd_id, &found));
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    assert_false(fixture_discover(fixture, odd_id, &found));
     set_owner(&r.box.labels, odd_id);
-    assert_int_equal(rig_bind(rig, &r.box), SP_OK);
-    assert_true(rig_discover(rig, odd_id, &found));
+    assert_int_equal(fixture_bind(fixture, &r.box), SP_OK);
+    assert_true(fixture_discover(fixture, odd_id, &found));
     assert_labels(&found.labels, &r.box.labels);
     assert_string_equal(found.url, r.box.url);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-    assert_false(rig_discover(rig, odd_id, &found));
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+    assert_false(fixture_discover(fixture, odd_id, &found));
 }
 
 void conformance_bind_of_nothing(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_box box = {.labels = {.box_id = 0x1122334455667788ULL}};
 
-    if (!rig->backend->ops->can_bind)
+    if (!fixture->backend->ops->can_bind)
         skip();
-    str_copy_cut(box.labels.instance, sizeof(box.labels.instance), rig_instance());
-    assert_int_equal(rig_bind(rig, &box), SP_NOT_FOUND);
-    assert_int_equal(count_boxes(rig), 0);
+    str_copy_cut(box.labels.instance, sizeof(box.labels.instance), fixture_instance());
+    assert_int_equal(fixture_bind(fixture, &box), SP_NOT_FOUND);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 /* Cancelled at any moment: what comes is either a box (truth wins) or SP_CANCELLED, and after a
@@ -162,78 +161,80 @@ void conformance_bind_of_nothing(void **state)
 void conformance_cancelled_create(void **state)
 {
     static const uint64_t after_ms[] = {0, 1, 3, 10, 30};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
     for (size_t i = 0; i < ARRAY_LEN(after_ms); i++) {
-        rig_start_create(rig, &r, &rig->slow, 0, rig_soon(rig));
+        fixture_start_create(fixture, &r, &fixture->slow, 0, fixture_soon(fixture));
         if (after_ms[i] > 0)
-            rig_pause(rig, after_ms[i]);
-        if (rig->pending > 0)
-            rig_cancel(rig, &r.op);
-        rig_wait(rig);
+            fixture_pause(fixture, after_ms[i]);
+        if (fixture->pending > 0)
+            fixture_cancel(fixture, &r.op);
+        fixture_wait(fixture);
         assert_true(r.op.result == SP_CANCELLED || r.op.result == SP_OK);
-        assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-        assert_false(rig_is_listed(rig, r.labels.box_id));
+        assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+        assert_false(fixture_is_listed(fixture, r.labels.box_id));
     }
-    rig_pause(rig, 200);
-    assert_int_equal(count_boxes(rig), 0);
+    fixture_pause(fixture, 200);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 void conformance_late_create(void **state)
 {
     static const uint64_t within_ms[] = {0, 1, 20};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
     for (size_t i = 0; i < ARRAY_LEN(within_ms); i++) {
-        uint64_t start_ns = rig_deadline(rig, 0);
+        uint64_t start_ns = fixture_deadline(fixture, 0);
 
-        rig_start_create(rig, &r, &rig->slow, 0, rig_deadline(rig, within_ms[i]));
-        rig_wait(rig);
+        fixture_start_create(fixture, &r, &fixture->slow, 0,
+                             fixture_deadline(fixture, within_ms[i]));
+        fixture_wait(fixture);
         assert_int_equal(r.op.result, SP_TIMEOUT);
-        assert_true(rig_deadline(rig, 0) - start_ns < at_most(5 * NS_PER_S));
-        assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-        assert_false(rig_is_listed(rig, r.labels.box_id));
+        assert_true(fixture_deadline(fixture, 0) - start_ns < at_most(5 * NS_PER_S));
+        assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+        assert_false(fixture_is_listed(fixture, r.labels.box_id));
     }
-    rig_pause(rig, 200);
-    assert_int_equal(count_boxes(rig), 0);
+    fixture_pause(fixture, 200);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 /* A check that was cut short knows nothing; a list that was cut short is no list. */
 void conformance_cancelled_reads(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_list list = {.boxes = NULL};
     struct backend_check check = {.verdict = BACKEND_UNKNOWN};
     struct backend_create r;
 
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
     check.box = r.box;
-    rig->pending += 2;
-    rig->is_calling = true;
-    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
-    rig->backend->ops->is_alive(rig->backend, &check, rig_soon(rig), rig_done);
-    rig->is_calling = false;
-    rig_cancel(rig, &list.op);
-    rig_cancel(rig, &check.op);
-    rig_wait(rig);
+    fixture->pending += 2;
+    fixture->is_calling = true;
+    fixture->backend->ops->list(fixture->backend, &list, fixture_soon(fixture), fixture_done);
+    fixture->backend->ops->is_alive(fixture->backend, &check, fixture_soon(fixture), fixture_done);
+    fixture->is_calling = false;
+    fixture_cancel(fixture, &list.op);
+    fixture_cancel(fixture, &check.op);
+    fixture_wait(fixture);
     assert_true(list.op.result == SP_CANCELLED || (list.op.result == SP_OK && list.count == 1));
     assert_true(check.op.result == SP_CANCELLED ||
                 (check.op.result == SP_OK && check.verdict == BACKEND_ALIVE));
     backend_list_fini(&list);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
 }
 
 void conformance_many_at_once(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create *made = test_calloc(MANY, sizeof(*made));
     struct backend_destroy *gone = test_calloc(MANY, sizeof(*gone));
 
     for (size_t i = 0; i < MANY; i++)
-        rig_start_create(rig, &made[i], &rig->profile, 0, rig_deadline(rig, MANY_MS));
-    rig_wait(rig);
+        fixture_start_create(fixture, &made[i], &fixture->profile, 0,
+                             fixture_deadline(fixture, MANY_MS));
+    fixture_wait(fixture);
     for (size_t i = 0; i < MANY; i++) {
         if (made[i].op.result != SP_OK)
             print_error("box %zu: %s\n", i, made[i].op.err.msg);
@@ -242,82 +243,82 @@ void conformance_many_at_once(void **state)
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(made[i].box.url, made[j].box.url);
     }
-    assert_int_equal(count_boxes(rig), MANY);
+    assert_int_equal(count_boxes(fixture), MANY);
     for (size_t i = 0; i < MANY; i++)
-        rig_start_destroy(rig, &gone[i], &made[i].box, rig_deadline(rig, MANY_MS));
-    rig_wait(rig);
+        fixture_start_destroy(fixture, &gone[i], &made[i].box, fixture_deadline(fixture, MANY_MS));
+    fixture_wait(fixture);
     for (size_t i = 0; i < MANY; i++)
         assert_int_equal(gone[i].op.result, SP_OK);
-    assert_int_equal(count_boxes(rig), 0);
+    assert_int_equal(count_boxes(fixture), 0);
     test_free(made);
     test_free(gone);
 }
 
 void conformance_death_is_reported(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create doomed;
     struct backend_create other;
 
-    if (!rig->backend->ops->is_watched || rig->kill_box == NULL)
+    if (!fixture->backend->ops->is_watched || fixture->kill_box == NULL)
         skip();
-    assert_int_equal(rig_create(rig, &doomed, &rig->profile), SP_OK);
-    assert_int_equal(rig_create(rig, &other, &rig->profile), SP_OK);
-    rig->is_calling = true;
-    assert_true(rig->kill_box(rig, doomed.labels.box_id));
-    rig->is_calling = false;
-    assert_true(rig_wait_death(rig, doomed.labels.box_id, 5000));
-    assert_verdict(rig, &doomed.box, BACKEND_DEAD);
-    assert_verdict(rig, &other.box, BACKEND_ALIVE);
+    assert_int_equal(fixture_create(fixture, &doomed, &fixture->profile), SP_OK);
+    assert_int_equal(fixture_create(fixture, &other, &fixture->profile), SP_OK);
+    fixture->is_calling = true;
+    assert_true(fixture->kill_box(fixture, doomed.labels.box_id));
+    fixture->is_calling = false;
+    assert_true(fixture_wait_death(fixture, doomed.labels.box_id, 5000));
+    assert_verdict(fixture, &doomed.box, BACKEND_DEAD);
+    assert_verdict(fixture, &other.box, BACKEND_ALIVE);
     /* What we destroy ourselves is no death. */
-    assert_int_equal(rig_destroy(rig, rig->backend, &other.labels), SP_OK);
-    assert_false(rig_wait_death(rig, other.labels.box_id, 100));
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &other.labels), SP_OK);
+    assert_false(fixture_wait_death(fixture, other.labels.box_id, 100));
 }
 
 void conformance_other_instance(void **state)
 {
-    struct rig *rig = *state;
-    struct backend *other = rig_open_other(rig, "somebody else");
+    struct fixture *fixture = *state;
+    struct backend *other = fixture_open_other(fixture, "somebody else");
     struct backend_create r;
     bool is_listed;
 
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    assert_int_equal(rig_list(rig, other, r.labels.box_id, NULL, &is_listed), 0);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    assert_int_equal(fixture_list(fixture, other, r.labels.box_id, NULL, &is_listed), 0);
     assert_false(is_listed);
-    assert_int_equal(rig_destroy(rig, other, &r.labels), SP_OK);
-    assert_verdict(rig, &r.box, BACKEND_ALIVE);
-    rig_close_backend(rig, other);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    assert_int_equal(fixture_destroy(fixture, other, &r.labels), SP_OK);
+    assert_verdict(fixture, &r.box, BACKEND_ALIVE);
+    fixture_close_backend(fixture, other);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
 }
 
-/* Each is completed once, before on_closed(): rig_close_backend() asserts that. */
+/* Each is completed once, before on_closed(): fixture_close_backend() asserts that. */
 static const struct backend_env_var some_envs[] = {{"GREETING", "good \"day\" \xc3\xa9"},
                                                    {"EMPTY", ""}};
 
 void conformance_update(void **state)
 {
     const struct backend_extras extras = {.envs = some_envs, .env_count = ARRAY_LEN(some_envs)};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_update update;
 
-    if (rig->backend->ops->update == NULL)
+    if (fixture->backend->ops->update == NULL)
         skip();
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    rig_wait_ready(rig, &r.box);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    fixture_wait_ready(fixture, &r.box);
     for (int i = 0; i < 2; i++) { /* again is no trouble */
-        rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
-        rig_wait(rig);
+        fixture_start_update(fixture, &update, &r.box, &extras, fixture_soon(fixture));
+        fixture_wait(fixture);
         if (update.op.result != SP_OK)
             fail_msg("%s", update.op.err.msg);
     }
-    assert_verdict(rig, &r.box, BACKEND_ALIVE);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
-    rig_wait(rig);
+    assert_verdict(fixture, &r.box, BACKEND_ALIVE);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+    fixture_start_update(fixture, &update, &r.box, &extras, fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_not_equal(update.op.result, SP_OK);
     assert_true(strlen(update.op.err.msg) > 0);
-    assert_int_equal(count_boxes(rig), 0);
+    assert_int_equal(count_boxes(fixture), 0);
 }
 
 /* By a cancel, by the box's end, by the backend's. */
@@ -325,51 +326,51 @@ void conformance_update_that_ends_early(void **state)
 {
     static const struct backend_env_var slow[] = {{"SIM_UPDATE_MS", "20000"}};
     const struct backend_extras extras = {.envs = slow, .env_count = ARRAY_LEN(slow)};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_update update;
     struct backend_destroy gone;
 
-    if (rig->backend->ops->update == NULL)
+    if (fixture->backend->ops->update == NULL)
         skip();
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    rig_wait_ready(rig, &r.box);
-    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
-    rig_cancel(rig, &update.op);
-    rig_wait(rig);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    fixture_wait_ready(fixture, &r.box);
+    fixture_start_update(fixture, &update, &r.box, &extras, fixture_soon(fixture));
+    fixture_cancel(fixture, &update.op);
+    fixture_wait(fixture);
     assert_true(update.op.result == SP_CANCELLED || update.op.result == SP_OK);
-    rig_start_update(rig, &update, &r.box, &extras, rig_deadline(rig, 50));
-    rig_wait(rig);
+    fixture_start_update(fixture, &update, &r.box, &extras, fixture_deadline(fixture, 50));
+    fixture_wait(fixture);
     assert_true(update.op.result == SP_TIMEOUT || update.op.result == SP_OK);
-    assert_verdict(rig, &r.box, BACKEND_ALIVE);
+    assert_verdict(fixture, &r.box, BACKEND_ALIVE);
 
-    rig_start_update(rig, &update, &r.box, &extras, rig_deadline(rig, 2000));
-    rig_start_destroy(rig, &gone, &r.box, rig_soon(rig));
-    rig_wait(rig);
+    fixture_start_update(fixture, &update, &r.box, &extras, fixture_deadline(fixture, 2000));
+    fixture_start_destroy(fixture, &gone, &r.box, fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_equal(gone.op.result, SP_OK);
-    assert_int_equal(count_boxes(rig), 0);
+    assert_int_equal(count_boxes(fixture), 0);
 
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    rig_wait_ready(rig, &r.box);
-    rig_start_update(rig, &update, &r.box, &extras, rig_soon(rig));
-    rig_close_backend(rig, rig->backend);
-    assert_int_equal(rig->pending, 0);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    fixture_wait_ready(fixture, &r.box);
+    fixture_start_update(fixture, &update, &r.box, &extras, fixture_soon(fixture));
+    fixture_close_backend(fixture, fixture->backend);
+    assert_int_equal(fixture->pending, 0);
     assert_true(update.op.result == SP_CANCELLED || update.op.result == SP_OK);
-    rig->backend = rig_open_other(rig, rig_instance());
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
+    fixture->backend = fixture_open_other(fixture, fixture_instance());
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
 }
 
-static int stats(struct rig *rig, struct backend_stats *r, const struct backend_box *box,
+static int stats(struct fixture *fixture, struct backend_stats *r, const struct backend_box *box,
                  bool is_cancelled)
 {
     *r = (struct backend_stats){.box = *box};
-    rig->pending++;
-    rig->is_calling = true;
-    rig->backend->ops->stats(rig->backend, r, rig_soon(rig), rig_done);
-    rig->is_calling = false;
+    fixture->pending++;
+    fixture->is_calling = true;
+    fixture->backend->ops->stats(fixture->backend, r, fixture_soon(fixture), fixture_done);
+    fixture->is_calling = false;
     if (is_cancelled)
-        rig_cancel(rig, &r->op);
-    rig_wait(rig);
+        fixture_cancel(fixture, &r->op);
+    fixture_wait(fixture);
     return r->op.result;
 }
 
@@ -382,17 +383,17 @@ static void assert_grown(struct backend_count was, struct backend_count is)
 /* Numbers only grow, but for the memory; a box that is not there has none. */
 void conformance_stats(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_stats first;
     struct backend_stats second;
 
-    if (rig->backend->ops->stats == NULL)
+    if (fixture->backend->ops->stats == NULL)
         skip();
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_OK);
-    rig_wait_ready(rig, &r.box);
-    assert_int_equal(stats(rig, &first, &r.box, false), SP_OK);
-    assert_int_equal(stats(rig, &second, &r.box, false), SP_OK);
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_OK);
+    fixture_wait_ready(fixture, &r.box);
+    assert_int_equal(stats(fixture, &first, &r.box, false), SP_OK);
+    assert_int_equal(stats(fixture, &second, &r.box, false), SP_OK);
     assert_true(first.counters.cpu_us.is_known && first.counters.memory.is_known);
     assert_true(second.counters.memory.n > 0);
     assert_grown(first.counters.cpu_us, second.counters.cpu_us);
@@ -400,26 +401,27 @@ void conformance_stats(void **state)
     assert_grown(first.counters.net_out, second.counters.net_out);
     assert_grown(first.counters.disk_read, second.counters.disk_read);
     assert_grown(first.counters.disk_write, second.counters.disk_write);
-    (void) stats(rig, &first, &r.box, true);
+    (void) stats(fixture, &first, &r.box, true);
     assert_true(first.op.result == SP_CANCELLED || first.op.result == SP_OK);
-    assert_int_equal(rig_destroy(rig, rig->backend, &r.labels), SP_OK);
-    assert_int_not_equal(stats(rig, &first, &r.box, false), SP_OK);
+    assert_int_equal(fixture_destroy(fixture, fixture->backend, &r.labels), SP_OK);
+    assert_int_not_equal(stats(fixture, &first, &r.box, false), SP_OK);
     assert_true(strlen(first.op.err.msg) > 0);
     assert_false(first.counters.cpu_us.is_known);
 }
 
 void conformance_examine(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_exam exam = {.findings = NULL};
 
-    if (rig->backend->ops->examine == NULL)
+    if (fixture->backend->ops->examine == NULL)
         skip();
-    rig->pending++;
-    rig->is_calling = true;
-    rig->backend->ops->examine(rig->backend, &exam, rig_deadline(rig, 30000), rig_done);
-    rig->is_calling = false;
-    rig_wait(rig);
+    fixture->pending++;
+    fixture->is_calling = true;
+    fixture->backend->ops->examine(fixture->backend, &exam, fixture_deadline(fixture, 30000),
+                                   fixture_done);
+    fixture->is_calling = false;
+    fixture_wait(fixture);
     assert_int_equal(exam.op.result, SP_OK);
     assert_true(exam.count > 0);
     for (size_t i = 0; i < exam.count; i++) {
@@ -432,29 +434,29 @@ void conformance_examine(void **state)
 
 void conformance_close_in_flight(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r[8];
     struct backend_list list = {.boxes = NULL};
     struct backend_destroy gone;
     struct backend_box box = {.is_ready = false};
 
     for (size_t i = 0; i < ARRAY_LEN(r); i++)
-        rig_start_create(rig, &r[i], &rig->slow, 0, rig_soon(rig));
+        fixture_start_create(fixture, &r[i], &fixture->slow, 0, fixture_soon(fixture));
     box.labels = r[0].labels;
-    rig->pending++;
-    rig->is_calling = true;
-    rig->backend->ops->list(rig->backend, &list, rig_soon(rig), rig_done);
-    rig->is_calling = false;
-    rig_start_destroy(rig, &gone, &box, rig_soon(rig));
-    rig_close_backend(rig, rig->backend);
-    assert_int_equal(rig->pending, 0);
+    fixture->pending++;
+    fixture->is_calling = true;
+    fixture->backend->ops->list(fixture->backend, &list, fixture_soon(fixture), fixture_done);
+    fixture->is_calling = false;
+    fixture_start_destroy(fixture, &gone, &box, fixture_soon(fixture));
+    fixture_close_backend(fixture, fixture->backend);
+    assert_int_equal(fixture->pending, 0);
     for (size_t i = 0; i < ARRAY_LEN(r); i++)
         assert_true(r[i].op.result == SP_CANCELLED || r[i].op.result == SP_OK);
     backend_list_fini(&list);
 
     /* A new one finds what is left and removes it. */
-    rig->backend = rig_open_other(rig, rig_instance());
+    fixture->backend = fixture_open_other(fixture, fixture_instance());
     for (size_t i = 0; i < ARRAY_LEN(r); i++)
-        assert_int_equal(rig_destroy(rig, rig->backend, &r[i].labels), SP_OK);
-    assert_int_equal(count_boxes(rig), 0);
+        assert_int_equal(fixture_destroy(fixture, fixture->backend, &r[i].labels), SP_OK);
+    assert_int_equal(count_boxes(fixture), 0);
 }

@@ -1,9 +1,9 @@
 /* conformance.h - what every backend must do, as tests that run on any of them. The state of each
- * is an open struct rig; the set-up and tear-down belong to the backend's own test program. */
+ * is an open struct fixture; the set-up and tear-down belong to the backend's own test program. */
 #ifndef TESTS_UNIT_BACKEND_CONFORMANCE_H
 #define TESTS_UNIT_BACKEND_CONFORMANCE_H
 
-#include "tests/unit/backend/rig.h"
+#include "tests/unit/backend/fixture.h"
 
 void conformance_life(void **state);
 void conformance_create_is_idempotent(void **state);

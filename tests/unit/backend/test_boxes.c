@@ -1,17 +1,13 @@
 /* What all backends share: turns, the table of boxes with the destroys that join one removal, and the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/boxes.h"
 #include "backend/gate.h"
 #include "base/compiler.h"
+#include "tests/lib/unit.h"
 
-struct world {
+struct fixture {
     struct rt rt;
     struct closing closing;
     struct boxes boxes;
@@ -22,7 +18,7 @@ struct world {
 
 static bool free_owner(struct closing *c)
 {
-    struct world *w = container_of(c, struct world, closing);
+    struct fixture *w = container_of(c, struct fixture, closing);
 
     if (w->is_refusing)
         return false;
@@ -32,10 +28,10 @@ static bool free_owner(struct closing *c)
 
 static void on_closed(void *ctx)
 {
-    ((struct world *) ctx)->closed++;
+    ((struct fixture *) ctx)->closed++;
 }
 
-static void set_up(struct world *w)
+static void set_up(struct fixture *w)
 {
     memset(w, 0, sizeof(*w));
     rt_init_fake(&w->rt, 0, 0);
@@ -43,7 +39,7 @@ static void set_up(struct world *w)
     boxes_init(&w->boxes, &w->closing, 16);
 }
 
-static void tear_down(struct world *w)
+static void tear_down(struct fixture *w)
 {
     boxes_fini(&w->boxes);
     rt_fini(&w->rt);
@@ -128,7 +124,7 @@ static void on_done(struct op *op)
 
 static void test_destroys_join_one_removal(void **state UNUSED)
 {
-    struct world w;
+    struct fixture w;
     struct box_entry box = {0};
     struct ending a = {0};
     struct ending b = {0};
@@ -169,7 +165,7 @@ static void test_destroys_join_one_removal(void **state UNUSED)
 
 static void test_a_failed_removal_reports_its_cause(void **state UNUSED)
 {
-    struct world w;
+    struct fixture w;
     struct box_entry box = {0};
     struct ending a = {0};
     struct list removers;
@@ -193,7 +189,7 @@ static void test_a_failed_removal_reports_its_cause(void **state UNUSED)
 
 struct inner {
     struct op op;
-    struct world *world;
+    struct fixture *fixture;
     unsigned done;
     unsigned cancels;
 };
@@ -203,7 +199,7 @@ static void on_inner_cancel(struct op *op)
     struct inner *i = container_of(op, struct inner, op);
 
     i->cancels++;
-    closing_finish(&i->world->closing, op, SP_CANCELLED, NULL);
+    closing_finish(&i->fixture->closing, op, SP_CANCELLED, NULL);
 }
 
 static void on_inner_done(struct op *op)
@@ -211,15 +207,15 @@ static void on_inner_done(struct op *op)
     struct inner *i = container_of(op, struct inner, op);
 
     i->done++;
-    assert_int_equal(i->world->closed, 0);
+    assert_int_equal(i->fixture->closed, 0);
 }
 
 static void test_the_end_comes_after_the_last_completion(void **state UNUSED)
 {
-    struct world w;
+    struct fixture w;
     struct box_entry box = {0};
     struct ending a = {0};
-    struct inner i = {.world = &w};
+    struct inner i = {.fixture = &w};
 
     set_up(&w);
     boxes_add(&w.boxes, &box, 7, BOX_REMOVING);
@@ -240,8 +236,8 @@ static void test_the_end_comes_after_the_last_completion(void **state UNUSED)
 
 static void test_what_is_stuck_is_cancelled_at_the_limit(void **state UNUSED)
 {
-    struct world w;
-    struct inner i = {.world = &w};
+    struct fixture w;
+    struct inner i = {.fixture = &w};
 
     set_up(&w);
     op_begin(&i.op, &w.rt, &w.closing.inner, RT_NEVER, on_inner_cancel, on_inner_done);
@@ -259,8 +255,8 @@ static void test_what_is_stuck_is_cancelled_at_the_limit(void **state UNUSED)
 /* That of a child that nobody waits for any more, for example. */
 static void test_an_end_that_nobody_reports_is_noticed(void **state UNUSED)
 {
-    struct world w;
-    struct inner i = {.world = &w};
+    struct fixture w;
+    struct inner i = {.fixture = &w};
 
     set_up(&w);
     op_begin(&i.op, &w.rt, &w.closing.inner, RT_NEVER, on_inner_cancel, on_inner_done);
@@ -276,7 +272,7 @@ static void test_an_end_that_nobody_reports_is_noticed(void **state UNUSED)
 
 static void test_an_owner_that_is_not_done_is_asked_again(void **state UNUSED)
 {
-    struct world w;
+    struct fixture w;
 
     set_up(&w);
     w.is_refusing = true;

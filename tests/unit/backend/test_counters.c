@@ -1,8 +1,4 @@
 /* test_counters.c - what the kernel writes about a control group of version 1 and 2, and about a network, is read. */
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backend/counters.h"
 #include "base/file.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 #define ID "sandpool-x/00000000000000ab"
 
@@ -27,23 +23,16 @@ static int set_up(void **state)
 {
     struct tree *t = test_calloc(1, sizeof(*t));
 
-    (void) snprintf(t->root, sizeof(t->root), "/tmp/sandpool-test-XXXXXX");
-    assert_non_null(mkdtemp(t->root));
+    tmpdir_make(t->root);
     *state = t;
     return 0;
-}
-
-static int remove_entry(const char *path, const struct stat *st UNUSED, int type UNUSED,
-                        struct FTW *ftw UNUSED)
-{
-    return remove(path);
 }
 
 static int tear_down(void **state)
 {
     struct tree *t = *state;
 
-    assert_int_equal(nftw(t->root, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT), 0);
+    tmpdir_remove(t->root);
     test_free(t);
     return 0;
 }

@@ -1,9 +1,6 @@
 /* test_hoard.c - what processes of a control group hold is counted, in groups of version 1 and 2, with those in it. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backend/hoard.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 enum {
     DIRS = 20,

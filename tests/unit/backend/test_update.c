@@ -1,15 +1,11 @@
 /* The course of an update: which steps are taken, what a failure and a cancel do to it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backend/update.h"
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "tests/lib/unit.h"
 
 static struct {
     struct rt rt;

@@ -1,11 +1,6 @@
 /* Lists, heaps, maps, buffers and the generators behind them, the larger ones against a model. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/compiler.h"
@@ -14,6 +9,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "tests/lib/unit.h"
 
 struct item {
     struct list_node link;

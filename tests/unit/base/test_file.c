@@ -1,10 +1,7 @@
 /* Small files and directories: limits, links, what is no file. */
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +9,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 static char dir[64];
 
@@ -38,8 +35,8 @@ static void put(const char *name, const char *text)
 static int setup(void **state)
 {
     (void) state;
-    (void) snprintf(dir, sizeof(dir), "/tmp/sandpool-file-XXXXXX");
-    return mkdtemp(dir) != NULL ? 0 : -1;
+    tmpdir_make(dir);
+    return 0;
 }
 
 static int teardown(void **state)

@@ -1,15 +1,11 @@
 /* JSON: what is refused, typed fields, and what is written is read back the same. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "tests/lib/unit.h"
 
 static struct json_doc *parse(const char *text)
 {

@@ -1,21 +1,17 @@
 /* Lines of the log, secrets kept out of them, and a sink that is slow, full or gone. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/log_thread.h"
 #include "tests/lib/at_most.h"
+#include "tests/lib/unit.h"
 
 static int sink[2]; /* a pipe: the test reads what the log writes */
 

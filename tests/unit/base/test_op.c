@@ -1,16 +1,12 @@
 /* The contract of operations, in random walks: whatever is started, cancelled or timed out, in
  * whatever order, completes exactly once, never from inside a call, with the truth as its result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/op.h"
 #include "base/rand.h"
+#include "tests/lib/unit.h"
 
 /* How the work behind an op behaves. */
 enum work_kind {
@@ -25,7 +21,7 @@ enum work_kind {
 
 struct job {
     struct op op;
-    struct world *w;
+    struct fixture *w;
     enum work_kind kind;
     int outcome; /* what the work itself comes to */
     struct rt_timer work;
@@ -34,7 +30,7 @@ struct job {
     int expect_cause;
 };
 
-struct world {
+struct fixture {
     struct rt rt;
     struct list owner;
     struct rand rand;
@@ -42,7 +38,7 @@ struct world {
     unsigned completed;
 };
 
-static void init_world(struct world *w, uint64_t seed)
+static void init_fixture(struct fixture *w, uint64_t seed)
 {
     memset(w, 0, sizeof(*w));
     rt_init_fake(&w->rt, 0, 0);
@@ -84,7 +80,7 @@ static void on_cancel(struct op *op)
 static void on_done(struct op *op)
 {
     struct job *j = container_of(op, struct job, op);
-    struct world *w = j->w;
+    struct fixture *w = j->w;
 
     assert_false(w->is_calling);
     assert_int_equal(op->state, OP_IDLE);
@@ -109,7 +105,7 @@ static void on_done(struct op *op)
     memset(op, 0xa5, sizeof(*op)); /* the op layer must not touch it again */
 }
 
-static void start_job(struct world *w, struct job *j)
+static void start_job(struct fixture *w, struct job *j)
 {
     uint64_t now_ns = rt_now(&w->rt);
     uint64_t deadline_ns =
@@ -132,7 +128,7 @@ static void start_job(struct world *w, struct job *j)
     w->is_calling = false;
 }
 
-static void cancel_job(struct world *w, struct job *j)
+static void cancel_job(struct fixture *w, struct job *j)
 {
     w->is_calling = true;
     op_cancel(&j->op);
@@ -142,10 +138,10 @@ static void cancel_job(struct world *w, struct job *j)
 static void walk(uint64_t seed)
 {
     struct job jobs[4] = {0};
-    struct world w;
+    struct fixture w;
     unsigned started = 0;
 
-    init_world(&w, seed);
+    init_fixture(&w, seed);
     for (int step = 0; step < 40; step++) {
         struct job *j = &jobs[rand_below(&w.rand, ARRAY_LEN(jobs))];
         bool is_live = j->w != NULL && j->done == 0;
@@ -192,12 +188,12 @@ static void test_random_walks(void **state)
 /* The first cause wins, and a deadline is SP_TIMEOUT. */
 static void test_causes(void **state)
 {
-    struct world w;
+    struct fixture w;
     struct job j;
 
     (void) state;
     for (int is_deadline_first = 0; is_deadline_first < 2; is_deadline_first++) {
-        init_world(&w, 1);
+        init_fixture(&w, 1);
         memset(&j, 0, sizeof(j));
         j.w = &w;
         j.kind = WORK_STOPS_LATER;
@@ -240,11 +236,11 @@ static void test_free_and_restart_in_on_done(void **state)
 {
     struct job *j = calloc(1, sizeof(*j));
     struct job again = {0};
-    struct world w;
+    struct fixture w;
 
     (void) state;
     assert_non_null(j);
-    init_world(&w, 1);
+    init_fixture(&w, 1);
     j->w = &w;
     op_begin(&j->op, &w.rt, &w.owner, 50, NULL, free_on_done);
     op_finish(&j->op, SP_OK, NULL);

@@ -1,12 +1,8 @@
 /* The text format of Prometheus: labels with any text, histograms that add up, exact seconds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/prometheus.h"
+#include "tests/lib/unit.h"
 
 static void test_labels_are_escaped(void **state)
 {

@@ -1,14 +1,10 @@
 /* Order of tasks and timers on a clock that stands still, and the clock that does not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/rand.h"
 #include "base/rt.h"
+#include "tests/lib/unit.h"
 
 struct thing {
     struct rt_task task;

@@ -1,14 +1,10 @@
 /* Published vectors, the ids that are made of them, and every way to cut the input. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 static void hash_hex(char ret_hex[65], const void *data, size_t len)
 {

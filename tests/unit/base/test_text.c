@@ -1,16 +1,12 @@
 /* Strings, numbers and errors at the edges of their ranges. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 static void test_copy(void **state)
 {

@@ -1,13 +1,8 @@
 /* Frames of either side, as the other reads them: in one piece and byte by byte. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "base/websocket.h"
+#include "tests/lib/unit.h"
 
 struct seen {
     struct websocket_reader reader;

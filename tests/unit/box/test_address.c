@@ -1,15 +1,10 @@
 /* Where boxes are found: the capability does not reveal the token and differs with all it is made of;
  * the host is one a caller can use. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "box/address.h"
+#include "tests/lib/unit.h"
 
 static void capability_is_stable(void **state)
 {

@@ -1,14 +1,10 @@
 /* test_aio_text.c - the beginning and the end of a long text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "box/aio/text.h"
+#include "tests/lib/unit.h"
 
 static void test_short(void **state)
 {

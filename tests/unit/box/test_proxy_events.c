@@ -1,13 +1,8 @@
 /* Streams of events through the proxy: where the last whole one ends, and the one that is added. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "box/proxy_events.h"
+#include "tests/lib/unit.h"
 
 static void kinds(void **state)
 {

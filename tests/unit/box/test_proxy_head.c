@@ -1,15 +1,10 @@
 /* What passes the proxy: addresses are split without decoding, the rest stays what was sent, headers
  * of the connection and secrets stay behind. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "box/proxy_head.h"
+#include "tests/lib/unit.h"
 
 #define CAP "0123456789abcdef0123456789abcdef"
 

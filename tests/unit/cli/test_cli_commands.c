@@ -1,6 +1,6 @@
 /* Whole commands against a server that answers from a script: what is asked, what is printed, and
  * with which code the program ends. */
-#include "tests/unit/cli/cli_world.h"
+#include "tests/unit/cli/fixture.h"
 
 static const char lease[] =
     "{\"sandbox_id\":\"fe0dc8182dec7b77\",\"generation\":2,\"sandbox_url\":\"http://127.0.0.1:9\","
@@ -12,7 +12,7 @@ static const char lease[] =
 static void test_acquire(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, lease);
     RUN(&w, "acquire", "t1", "-u", "ana", "-p", "big", "--wait", "500ms", "--ttl", "1500ms",
@@ -77,7 +77,7 @@ static void test_exit_codes(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct world w = {0};
+        struct fixture w = {0};
         char body[256];
 
         (void) snprintf(body, sizeof(body),
@@ -99,7 +99,7 @@ static void test_exit_codes(void **state)
 static void test_unreachable(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     RUN(&w, "ls", "--socket", "/tmp/no-such-directory/s");
     assert_int_equal(w.code, CLI_UNREACHABLE);
@@ -122,7 +122,7 @@ static void test_unreachable(void **state)
 static void test_usage(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     run(&w, (const char *const[]){"sandpool", NULL});
     assert_int_equal(w.code, CLI_USAGE);
@@ -159,7 +159,7 @@ static void test_usage(void **state)
 static void test_lease_commands(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, "{\"sandbox_id\":\"a/b\",\"generation\":3,\"state\":\"parked\"}");
     RUN(&w, "release", "a/b", "-g", "3", "--destroy");
@@ -230,7 +230,7 @@ static const char page2[] =
 static void test_ls(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, page1);
     will_answer(&w, 200, page2);
@@ -279,7 +279,7 @@ static void test_ls(void **state)
 static void test_pool(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(
         &w, 200,
@@ -316,7 +316,7 @@ static void test_operating(void **state)
     };
     static const char answer[] = "{\"mode\":\"x\",\"boxes_seen\":3,\"backends_listed\":1,"
                                  "\"backends_failed\":0,\"profiles\":2}";
-    struct world w = {0};
+    struct fixture w = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         will_answer(&w, 200, answer);
@@ -351,7 +351,7 @@ static void test_events(void **state)
     static const char stored[] =
         "id: 4\nevent: leased\ndata: {\"at\":\"2026-11-16T00:00:00.000Z\",\"event\":\"leased\","
         "\"box\":\"0f\",\"thread\":\"t 1\",\"n\":3,\"x\":null}\n\n";
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, stored);
     RUN(&w, "events", "--since", "3", "--no-follow");
@@ -394,7 +394,7 @@ static void test_doctor(void **state)
     static const char bad[] =
         "{\"backends\":[{\"name\":\"oci\",\"findings\":[{\"level\":\"fail\",\"subject\":\"runtime\","
         "\"text\":\"none\"}]}],\"ok\":false}";
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, good);
     RUN(&w, "doctor");

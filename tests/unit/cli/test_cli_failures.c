@@ -1,5 +1,5 @@
 /* How commands name sandboxes, and what they say when something is wrong. */
-#include "tests/unit/cli/cli_world.h"
+#include "tests/unit/cli/fixture.h"
 
 static const char box[] = "{\"sandbox_id\":\"fe0dc8182dec7b77\",\"state\":\"parked\"}";
 static const char absent[] = "{\"error\":{\"code\":\"not_found\",\"message\":\"no such sandbox\"}}";
@@ -7,7 +7,7 @@ static const char absent[] = "{\"error\":{\"code\":\"not_found\",\"message\":\"n
 static void test_by_id(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 200, box);
     RUN(&w, "release", "fe0dc8182dec7b77");
@@ -35,7 +35,7 @@ static void test_by_id(void **state)
 static void test_by_thread(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     /* an id comes first, because a caller may choose any name as an id */
     will_answer(&w, 404, absent);
@@ -72,7 +72,7 @@ static void test_by_thread(void **state)
 static void test_json(void **state)
 {
     (void) state;
-    struct world w = {0};
+    struct fixture w = {0};
 
     will_answer(&w, 429,
                 "{\"error\":{\"code\":\"pool_exhausted\",\"message\":\"all are in use\","
@@ -128,7 +128,7 @@ static void test_json_of_every_command(void **state)
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         const char *argv[10] = {"sandpool", "--json", "--socket", "/nonexistent/s"};
-        struct world w = {0};
+        struct fixture w = {0};
         bool is_box = i < 3;
         int argc = 4;
 
@@ -146,7 +146,7 @@ static void test_json_of_every_command(void **state)
 /* The next word may be a command. */
 static void test_unknown_command_before_others(void **state)
 {
-    struct world w = {0};
+    struct fixture w = {0};
 
     (void) state;
     RUN(&w, "demo", "ls", "--state", "x");
@@ -165,7 +165,7 @@ static void test_options_not_fields(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct world w = {0};
+        struct fixture w = {0};
         char body[256];
 
         (void) snprintf(body, sizeof(body),
@@ -190,7 +190,7 @@ static void test_suggestions(void **state)
         {"ssh", "did you mean 'sandpool shell'?"},
         {"ver", "did you mean 'sandpool version'?"},
     };
-    struct world w = {0};
+    struct fixture w = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         RUN(&w, cases[i][0]);

@@ -1,15 +1,10 @@
 /* The parts of the CLI that need no daemon: arguments, times, tables, events, help, completions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "tests/lib/unit.h"
 
 #define PARSE(args, err, ...) parse((const char *const[]){"sandpool", __VA_ARGS__, NULL}, args, err)
 

@@ -1,13 +1,8 @@
 /* One word and one letter of the command line mean one thing with every command. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "tests/lib/unit.h"
 
 /* What each option means, wherever it stands: a new one, or an old one with another letter or value, has to be entered here. */
 static const struct meaning {

@@ -1,14 +1,9 @@
 /* The picture of `sandpool top`, of any size and of any text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 
 #include "base/str.h"
-#include "top_world.h"
+#include "tests/lib/unit.h"
+#include "top_fixture.h"
 
 static struct top top;
 static struct top_view view;

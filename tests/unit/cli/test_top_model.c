@@ -1,14 +1,9 @@
 /* What `sandpool top` makes of answers, and what keys do: no terminal, no daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "top_world.h"
+#include "tests/lib/unit.h"
+#include "top_fixture.h"
 
 static struct top top; /* it is large */
 

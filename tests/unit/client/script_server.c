@@ -138,7 +138,8 @@ struct script_server *script_server_start(const struct step *steps, size_t count
     assert(s != NULL);
     s->steps = steps;
     s->count = count;
-    (void) snprintf(s->dir, sizeof(s->dir), "/tmp/test_client_XXXXXX");
+    (void) snprintf(s->dir, sizeof(s->dir), "%.40s/sandpool-test-XXXXXX",
+                    getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     char *dir = mkdtemp(s->dir);
     assert(dir != NULL);
     (void) snprintf(s->path, sizeof(s->path), "%s/s", s->dir);

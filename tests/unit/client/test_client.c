@@ -1,10 +1,4 @@
 /* The client against a server with odd answers: what is kept, what is sent again, what never is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,27 +9,11 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
-#include "sandpool/client.h"
-#include "script_server.h"
 #include "tests/lib/at_most.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/client/fixture.h"
 
-#define OK_HEAD "HTTP/1.1 200 OK\r\n"
 #define OK_BODY OK_HEAD "Content-Length: 8\r\n\r\n{\"a\": 1}"
-
-struct fixture {
-    struct script_server *server;
-    struct sp_client *client;
-};
-
-static struct fixture start(const struct step *steps, size_t count)
-{
-    struct fixture f;
-
-    f.server = script_server_start(steps, count);
-    f.client = sp_client_new(script_server_path(f.server));
-    sp_client_set_timeout(f.client, 4000);
-    return f;
-}
 
 /* Ends the client first: the server waits for it. */
 static void stop(struct fixture *f, unsigned connections, unsigned requests)

@@ -1,32 +1,9 @@
 /* Acquire and release with typed arguments: what is sent, what is made of the answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 #include "base/compiler.h"
-#include "sandpool/client.h"
-#include "script_server.h"
-
-#define OK_HEAD "HTTP/1.1 200 OK\r\n"
-
-struct fixture {
-    struct script_server *server;
-    struct sp_client *client;
-};
-
-static struct fixture start(const struct step *steps, size_t count)
-{
-    struct fixture f;
-
-    f.server = script_server_start(steps, count);
-    f.client = sp_client_new(script_server_path(f.server));
-    sp_client_set_timeout(f.client, 4000);
-    return f;
-}
+#include "tests/lib/unit.h"
+#include "tests/unit/client/fixture.h"
 
 static void test_lease(void **state)
 {

@@ -1,10 +1,4 @@
 /* Sandboxes, snapshots, forks and costs: what is sent, what is made of the answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "base/compiler.h"
 #include "sandpool/sandbox.h"
 #include "script_server.h"
+#include "tests/lib/unit.h"
 
 #define BOX                                                                                      \
     "{\"sandbox_id\":\"s1\",\"generation\":2,\"box_id\":\"00000000000000b1\",\"state\":"         \

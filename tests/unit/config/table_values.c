@@ -1,12 +1,7 @@
 /* A value for each key, and the keys that have to stand beside it. */
 #include "table_values.h"
+#include "tests/lib/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <string.h>
 
 static const struct {

@@ -1,36 +1,10 @@
 /* What real boxes are made from: thousandths, mounts and where they may come from and go to, the
  * root, the user, the limits, the range of ids. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/schema.h"
-
-static struct config *load(const char *text)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
-        fail_msg("%s\nin: %s", err.msg, text);
-    return c;
-}
-
-static void expect_error(const char *text, const char *message)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    if (config_parse("t.yaml", text, strlen(text), &c, &err) == SP_OK)
-        fail_msg("was taken: %s", text);
-    assert_null(c);
-    assert_string_equal(err.msg, message);
-}
+#include "tests/unit/config/load.h"
 
 static void test_thousandths(void **state)
 {

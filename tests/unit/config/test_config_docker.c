@@ -1,15 +1,10 @@
 /* What only containers have: volumes, file systems in memory, capabilities, graphics processors, the way a
  * box is reached, and the time it has for its end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/schema.h"
+#include "tests/lib/unit.h"
 
 #define HEAD "profiles: {a: {backend: docker, image: x, "
 

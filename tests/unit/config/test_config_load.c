@@ -1,40 +1,11 @@
 /* Files that load; files that do not, with the exact position and text of the error; and
  * environment variables in values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "config/config.h"
-
-static struct config *load(const char *text)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
-        fail_msg("%s", err.msg);
-    return c;
-}
-
-static void expect_error(const char *text, const char *message)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    assert_int_equal(config_parse("t.yaml", text, strlen(text), &c, &err), SP_CONFIG);
-    assert_int_equal(err.code, SP_CONFIG);
-    assert_null(c);
-    assert_string_equal(err.msg, message);
-    /* an error is optional */
-    assert_int_equal(config_parse("t.yaml", text, strlen(text), &c, NULL), SP_CONFIG);
-}
+#include "tests/unit/config/load.h"
 
 static void test_smallest(void **state)
 {

@@ -1,35 +1,9 @@
 /* Profiles that extend others; their labels, commands, prices, and mounts that depend on the owner. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
-
-static struct config *load(const char *text)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
-        fail_msg("%s", err.msg);
-    return c;
-}
-
-static void expect_error(const char *text, const char *message)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    assert_int_equal(config_parse("t.yaml", text, strlen(text), &c, &err), SP_CONFIG);
-    assert_null(c);
-    assert_string_equal(err.msg, message);
-}
+#include "tests/unit/config/load.h"
 
 static const char *env_of(const struct config_profile *p, const char *name)
 {

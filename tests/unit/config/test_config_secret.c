@@ -1,16 +1,12 @@
 /* Keys in files of their own: what is taken, what is refused, and that none of it is shown. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "config/config.h"
+#include "tests/lib/unit.h"
 
 enum { CAP = 9 };
 

@@ -1,28 +1,13 @@
 /* The table against everything made from it: each key goes through a file and back, the example is
  * the table, reload and hash follow the flags. Where it matters (reload, spec), the expected flags
  * of the keys are written here a second time, so that a mistake in the table is found. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/schema.h"
 #include "table_values.h"
-
-static struct config *load(const char *text)
-{
-    struct config *c = NULL;
-    struct err err = {0};
-
-    if (config_parse("t.yaml", text, strlen(text), &c, &err) != SP_OK)
-        fail_msg("%s\nin:\n%s", err.msg, text);
-    return c;
-}
+#include "tests/unit/config/load.h"
 
 /* Such a file without the key. */
 static struct config *load_without(const struct config_key *k)

@@ -1,17 +1,12 @@
 /* The request for a new container, by profile. GPUs above all: no engine here has any, so this is
  * all that can be tried of them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/docker/internal.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 struct body {
     struct config *config;

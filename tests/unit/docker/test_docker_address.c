@@ -1,20 +1,16 @@
 /* How engines are named: one key for all names of one engine, what outlives this machine, the files of
  * TLS. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backends/docker/internal.h"
 #include "base/str.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 static struct config_profile named(const char *host)
 {
@@ -44,13 +40,13 @@ static int forget_env(void **state)
 
 static void test_keys(void **state)
 {
-    char dir[] = "/tmp/sandpool-test-XXXXXX";
-    char link[64];
+    char dir[TMPDIR_LEN];
+    char link[TMPDIR_LEN + 8];
     char host[96];
     char want[96];
 
     (void) state;
-    assert_non_null(mkdtemp(dir));
+    tmpdir_make(dir);
     (void) snprintf(link, sizeof(link), "%s.link", dir);
     assert_int_equal(symlink(dir, link), 0);
     (void) snprintf(want, sizeof(want), "docker:unix://%s/socket", dir);
@@ -60,7 +56,7 @@ static void test_keys(void **state)
     assert_string_equal(key_of(""), want);
     assert_string_equal(key_of("tcp://a:1"), "docker:tcp://a:1");
     (void) unlink(link);
-    (void) rmdir(dir);
+    tmpdir_remove(dir);
     (void) unsetenv("DOCKER_HOST");
     assert_non_null(strstr(key_of(""), "/docker.sock"));
     assert_string_equal(key_of("unix:///nowhere/at/all"), "docker:unix:///nowhere/at/all");
@@ -97,12 +93,12 @@ static void test_tls_files(void **state)
 {
     struct docker *d = test_calloc(1, sizeof(*d));
     struct config_profile p = named("tcp://a:1");
-    char dir[] = "/tmp/sandpool-test-XXXXXX";
-    char path[64];
+    char dir[TMPDIR_LEN];
+    char path[TMPDIR_LEN + 8];
     int fd;
 
     (void) state;
-    assert_non_null(mkdtemp(dir));
+    tmpdir_make(dir);
     (void) snprintf(path, sizeof(path), "%s/ca.pem", dir);
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0);
@@ -114,8 +110,7 @@ static void test_tls_files(void **state)
     assert_string_equal(d->url, "https://a:1");
     assert_string_equal(d->tls.ca_file, path);
     assert_null(d->tls.cert_file); /* not there, so not shown */
-    (void) unlink(path);
-    (void) rmdir(dir);
+    tmpdir_remove(dir);
     memset(d, 0, sizeof(*d));
     str_copy_cut(p.docker.tls_ca, sizeof(p.docker.tls_ca), "/x/ca");
     str_copy_cut(p.docker.tls_cert, sizeof(p.docker.tls_cert), "/x/cert");

@@ -1,18 +1,13 @@
 /* The credentials for a registry, from config.json files as Docker's client writes them. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backends/docker/internal.h"
 #include "base/base64.h"
+#include "tests/lib/unit.h"
 
 #define HEADER "X-Registry-Auth: "
 

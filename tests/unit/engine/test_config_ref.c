@@ -1,13 +1,8 @@
 /* test_config_ref.c - a configuration lives as long as its last user; the sanitizers see it when it
  * does not, or when it lives on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "engine/internal.h"
+#include "tests/lib/unit.h"
 
 static struct config *defaults(void)
 {

@@ -1,13 +1,8 @@
 /* test_engine_convert.c - what a backend says of a box, in the words of the pool: nothing is cut. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "engine/internal.h"
+#include "tests/lib/unit.h"
 
 static void fill(char *dst, size_t len)
 {

@@ -1,15 +1,10 @@
 /* test_journal.c - the ring of events: what is in it, what has fallen out, and holes that the store
  * left in an earlier run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/mem.h"
 #include "engine/journal.h"
+#include "tests/lib/unit.h"
 
 struct reader {
     struct journal_subscriber subscriber;

@@ -1,15 +1,10 @@
 /* Bodies decoded by a table: every type, the limits of each, fields that are absent, null, missing or unknown, and what
  * a dialect with words of its own is given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "front/body.h"
+#include "tests/lib/unit.h"
 
 struct target {
     const char *text;

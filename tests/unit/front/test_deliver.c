@@ -1,15 +1,10 @@
 /* Each way in which the delivery of an acquire can end, and which event the pool gets: nothing when the answer was
  * taken, an abandon while it waits, an undelivered once when a promised box did not reach its caller. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "front/deliver.h"
+#include "tests/lib/unit.h"
 
 /* --- models of the engine and of the server --- */
 

@@ -1,15 +1,10 @@
 /* Who loses rights by a new configuration: callers whose token is gone or another one, and operators who are none any more. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "front/principal.h"
+#include "tests/lib/unit.h"
 
 static char ana[] = "ana";
 static char ben[] = "ben";

@@ -1,10 +1,5 @@
 /* test_base_copy.c - what is copied into a base and what is not: by kind and by mode. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +11,7 @@
 #include "base/compiler.h"
 #include "helper/base.h"
 #include "helper/tree.h"
+#include "tests/lib/unit.h"
 
 static void make_file(int at, const char *name, mode_t mode)
 {

@@ -1,11 +1,6 @@
 /* What a relay's filter lets pass, and what it does not: each in a process of its own, because a call that
  * is not allowed ends it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <netinet/in.h>
@@ -23,6 +18,7 @@
 
 #include "base/compiler.h"
 #include "helper/relay_filter.h"
+#include "tests/lib/unit.h"
 
 #define X32 0x40000000
 #define FLAGS RELAY_SEND_FLAGS

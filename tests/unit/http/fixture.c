@@ -10,6 +10,9 @@
 
 #include "base/map.h"
 #include "base/str.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture fx;
 
 uint64_t fixture_now_ms(void)
 {
@@ -374,8 +377,7 @@ void fixture_start(struct fixture *f, const struct http_limits *limits)
     (void) signal(SIGPIPE, SIG_IGN);
     assert_int_equal(loop_init(&f->loop, &err), SP_OK);
     f->server = fixture_new_server(f, limits);
-    assert_true(str_copy(f->dir, sizeof(f->dir), "/tmp/test-http-XXXXXX"));
-    assert_non_null(mkdtemp(f->dir));
+    tmpdir_make(f->dir);
     (void) snprintf(f->path, sizeof(f->path), "%s/s", f->dir);
     assert_int_equal(http_server_listen_unix(f->server, f->path, 0600, UINT32_MAX, &err), SP_OK);
 }
@@ -393,7 +395,21 @@ void fixture_stop(struct fixture *f)
     fixture_until(f, f->is_closed);
     loop_fini(&f->loop); /* asserts that no handle is left */
     assert_int_equal(access(f->path, F_OK), -1);
-    assert_int_equal(rmdir(f->dir), 0);
+    tmpdir_remove(f->dir);
+}
+
+int fixture_setup(void **state)
+{
+    (void) state;
+    fixture_start(&fx, NULL);
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    (void) state;
+    fixture_stop(&fx);
+    return 0;
 }
 
 void fixture_turn(struct fixture *f)

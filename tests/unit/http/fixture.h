@@ -3,17 +3,12 @@
 #ifndef TESTS_UNIT_HTTP_FIXTURE_H
 #define TESTS_UNIT_HTTP_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "http/http.h"
 #include "loop/loop.h"
+#include "tests/lib/unit.h"
 
 enum { TURNS_MAX = 64, MARKS_MAX = 8192, PARTS_BYTES = 2 * 1024 * 1024 };
 enum { WAIT_MS = 20000, HEAD_MAX = 4096, BODY_MAX = 64 * 1024, STREAM_MAX = 1024 * 1024 };
@@ -51,6 +46,12 @@ struct fixture {
     bool is_operator; /* connections from now on are an operator's; with share_percent only */
     struct http_peer peer;
 };
+
+extern struct fixture fx; /* of the test that runs */
+
+/* cmocka's setup and teardown of `fx`, with short timeouts. */
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
 
 /* A running server on a Unix socket; limits may be changed before (NULL: short timeouts). */
 void fixture_start(struct fixture *f, const struct http_limits *limits);

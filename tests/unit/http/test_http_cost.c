@@ -18,7 +18,6 @@
 
 enum { ROUNDS = 20000, WARM_UP = 500, IDLE_MAX = 8000 };
 
-static struct fixture fx;
 static pid_t child;
 static int child_status;
 static struct rt_timer watch;

@@ -17,7 +17,6 @@ enum {
     ALL_MAX = 2 * ((EFFORT_ALL_MAX + CLIENTS * EFFORT_SLICE) / COST + 100 * CLIENTS),
 };
 
-static struct fixture fx;
 static struct client clients[CLIENTS];
 
 static int setup(void **state)
@@ -29,13 +28,6 @@ static int setup(void **state)
     limits.header_timeout_ms = 60000;
     limits.idle_timeout_ms = 60000;
     fixture_start(&fx, &limits);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
     return 0;
 }
 
@@ -114,8 +106,8 @@ static void test_many_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_one_connection, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_connections, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_connection, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_many_connections, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

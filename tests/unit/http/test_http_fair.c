@@ -14,7 +14,6 @@ enum {
     BODY_BYTES = 60 * 1024,
 };
 
-static struct fixture fx;
 static struct client many[MANY];
 static struct client others[3];
 

@@ -8,22 +8,6 @@
 #include "fixture.h"
 #include "tests/lib/at_most.h"
 
-static struct fixture fx;
-
-static int setup(void **state)
-{
-    (void) state;
-    fixture_start(&fx, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
-    return 0;
-}
-
 static void start_wait(struct client *c)
 {
     unsigned waits = fx.waits;
@@ -270,7 +254,7 @@ static void test_random_departures(void **state)
     fixture_until(&fx, http_server_connections(fx.server) == 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
 {

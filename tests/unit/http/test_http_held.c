@@ -7,7 +7,6 @@
 
 enum { COUNT = 40, BUDGET = 16 * 1024 * 1024, SMALL = 2 * 1024 * 1024, PAGE_CAP = 1024 * 1024 };
 
-static struct fixture fx;
 static struct client clients[COUNT];
 
 static void start(size_t budget)

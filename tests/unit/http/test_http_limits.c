@@ -9,22 +9,6 @@
 #include "fixture.h"
 #include "tests/lib/at_most.h"
 
-static struct fixture fx;
-
-static int setup(void **state)
-{
-    (void) state;
-    fixture_start(&fx, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
-    return 0;
-}
-
 /* The request is refused with this status and code; then the connection ends in good order. */
 static void check_refused(const char *data, size_t len, int status, const char *code)
 {
@@ -400,7 +384,7 @@ static void test_no_memory(void **state)
     assert_true(refused > 0 && served > 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
 {

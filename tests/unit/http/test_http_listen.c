@@ -12,7 +12,6 @@
 #include "base/str.h"
 #include "fixture.h"
 
-static struct fixture fx;
 static char other[128]; /* a second path in the fixture's directory */
 
 static int setup(void **state)
@@ -20,13 +19,6 @@ static int setup(void **state)
     (void) state;
     fixture_start(&fx, NULL);
     (void) snprintf(other, sizeof(other), "%s/other", fx.dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
     return 0;
 }
 
@@ -238,7 +230,7 @@ static void test_given_socket(void **state)
     assert_int_equal(http_server_connections(fx.server), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, fixture_teardown)
 
 int main(void)
 {

@@ -8,7 +8,6 @@
 
 enum { TAKEN_MAX = 16 };
 
-static struct fixture fx;
 static bool is_old_closed;
 static struct http_limits limits; /* of both servers */
 
@@ -25,13 +24,6 @@ static int setup(void **state)
     is_old_closed = false;
     fixture_limits(&limits);
     fixture_start(&fx, &limits);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
     return 0;
 }
 
@@ -126,7 +118,7 @@ static void test_in_the_middle_of_a_request(void **state)
             assert_non_null(strstr(buf_str(&answer), "\r\n\r\nhello"));
             buf_fini(&answer);
             client_close(&c);
-            teardown(NULL);
+            fixture_teardown(NULL);
         }
     setup(NULL);
 }
@@ -265,15 +257,17 @@ static void test_what_is_no_socket_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_between_requests, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_in_the_middle_of_a_request, NULL, teardown),
-        cmocka_unit_test_setup_teardown(test_a_long_body_goes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_between_requests, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_in_the_middle_of_a_request, NULL, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_long_body_goes_on, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_waiting_request_is_taken_back_and_repeated, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_an_answer_under_way_is_waited_for, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_answer_that_nobody_reads_is_cut, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_resume_goes_on_as_before, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_no_socket_is_refused, setup, teardown),
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_an_answer_under_way_is_waited_for, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_an_answer_that_nobody_reads_is_cut, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_resume_goes_on_as_before, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_no_socket_is_refused, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

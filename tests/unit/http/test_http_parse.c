@@ -1,17 +1,14 @@
 /* test_http_parse.c - the pure parts: parser in every split, targets, routes, answers. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/rand.h"
 #include "http/parse.h"
 #include "http/reply.h"
 #include "http/router.h"
 #include "http/target.h"
+#include "tests/lib/unit.h"
 
 enum { HEAD_MAX = 1024 };
 

@@ -10,22 +10,6 @@
 
 enum { MANY = 200 * 1024 * 1024 };
 
-static struct fixture fx;
-
-static int setup(void **state)
-{
-    (void) state;
-    fixture_start(&fx, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void) state;
-    fixture_stop(&fx);
-    return 0;
-}
-
 /* Resident memory in KiB: most that it ever was, and now. */
 static long memory_kib(const char *field)
 {
@@ -393,7 +377,7 @@ static void test_sized(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
 {

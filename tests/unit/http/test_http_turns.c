@@ -12,7 +12,6 @@ enum {
     PARTS_PASS = 2 * 5 /* likewise: 256 KB, and one more */
 };
 
-static struct fixture fx;
 static struct client clients[CLIENTS];
 static struct client other;
 

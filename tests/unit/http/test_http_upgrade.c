@@ -13,8 +13,6 @@
 static const char accepted[] =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-static struct fixture fx;
-
 /* What the handler has seen. */
 static struct {
     struct http_exchange *ex;

@@ -1,15 +1,11 @@
 /* http_call.c - see http_call.h. */
 #include "tests/unit/loop/http_call.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/lib/unit.h"
 
 static const struct httpc_limits limits = {
     .connections = 16, .connections_per_host = 16, .connect_timeout_ms = 2000};

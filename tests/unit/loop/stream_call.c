@@ -1,18 +1,14 @@
 /* stream_call.c - see stream_call.h. */
 #include "tests/unit/loop/stream_call.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/lib/unit.h"
 
 uint64_t stream_mib(void)
 {

@@ -1,20 +1,16 @@
 /* test_child.c - children, work on threads and watched descriptors on a real loop. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/mem.h"
 #include "loop/child.h"
 #include "loop/fdwatch.h"
 #include "loop/work.h"
+#include "tests/lib/unit.h"
 
 /* ThreadSanitizer makes a fork() of vfork(): the child cannot write into our memory why it did not start. */
 #if defined(__has_feature)

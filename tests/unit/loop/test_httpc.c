@@ -1,15 +1,11 @@
 /* What the HTTP client sends, and what it makes of every kind of answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "tests/lib/at_most.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/http_call.h"
 
 static int get(struct fixture *f, const char *path)

@@ -1,13 +1,9 @@
 /* Bodies in pieces: back-pressure, flat memory, servers that do not wait for the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/stream_call.h"
 
 /* --- the body in pieces --- */

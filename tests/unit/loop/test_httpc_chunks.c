@@ -1,15 +1,11 @@
 /* Chunks of answers: cut anywhere, damaged, with too much around them, and so small that they are nothing
  * but work. The work is counted in bytes of bodies per turn of the loop. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "base/effort.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/stream_call.h"
 
 enum {

@@ -1,12 +1,8 @@
 /* Many requests at once: queues, cancels at random times, closing the client under load. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/rand.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/http_call.h"
 
 /* More requests than connections: they wait their turn, and the wait does not count as connecting. */

@@ -1,13 +1,9 @@
 /* Host names: looked up off the loop, every address tried, never mixed up. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/fake_names.h"
 #include "tests/unit/loop/http_call.h"
 

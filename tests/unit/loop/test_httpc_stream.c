@@ -1,14 +1,10 @@
 /* Answers in pieces: order, back-pressure, flat memory; and streams of all kinds at once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "base/rand.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/stream_call.h"
 
 /* --- the answer in pieces --- */

@@ -1,10 +1,6 @@
 /* TLS: who is believed, who is refused and how that reads, and that settings never mix. */
 #include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/loop/fake_names.h"
 #include "tests/unit/loop/stream_call.h"
 
@@ -36,8 +32,8 @@ static int start_server(void **state)
 
     if (set_up_process(state) != 0)
         return -1;
-    snprintf(server.dir, sizeof(server.dir), "/tmp/test_httpc_tls.XXXXXX");
-    if (mkdtemp(server.dir) == NULL || pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+    tmpdir_make(server.dir);
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
         return -1;
     server.pid = fork();
     if (server.pid == 0) {
@@ -61,20 +57,13 @@ static int start_server(void **state)
     return sscanf(line, "%u %u", &server.port, &server.strict_port) == 2 ? 0 : -1;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void) st;
-    (void) kind;
-    (void) ftw;
-    return remove(path);
-}
-
 static int stop_server(void **state)
 {
     (void) state;
     close(server.lifeline);
     (void) waitpid(server.pid, NULL, 0);
-    return nftw(server.dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    tmpdir_remove(server.dir);
+    return 0;
 }
 
 /* --- calls --- */

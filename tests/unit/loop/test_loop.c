@@ -2,23 +2,19 @@
  * signals, slow turns, a clean end. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "base/log.h"
 #include "loop/loop.h"
 #include "loop/signals.h"
 #include "loop/wake.h"
+#include "tests/lib/unit.h"
 
 /* A thread that wakes the loop. Part of the fixture, because the handle must outlive the loop. */
 struct waker {

@@ -1,19 +1,16 @@
 /* test_flatten.c - which snapshot is made flat, and what that costs: a new or a deleted snapshot is weighed by itself,
  * however many others there are. sandpool-helper and the thread that puts the file in its place are replaced when this is
  * linked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "backends/oci/internal.h"
 #include "base/cleanup.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 enum {
     MANY = 4000,
@@ -76,7 +73,7 @@ static bool never(struct closing *c UNUSED)
 static int setup(void **state)
 {
     struct oci *o = xcalloc(1, sizeof(*o));
-    char dir[] = "/tmp/sandpool-flatten-XXXXXX";
+    char dir[TMPDIR_LEN];
     struct err err;
 
     memset(&seen, 0, sizeof(seen));
@@ -84,7 +81,7 @@ static int setup(void **state)
     rt_init_fake(&o->loop->rt, NS_PER_S, NS_PER_S);
     closing_init(&o->closing, &o->loop->rt, never);
     o->events = &events;
-    assert_non_null(mkdtemp(dir));
+    tmpdir_make(dir);
     str_copy_cut(o->dir, sizeof(o->dir), dir);
     assert_int_equal(oci_snapshots_open(o, &err), SP_OK);
     *state = o;
@@ -99,7 +96,7 @@ static int teardown(void **state)
     rt_timer_cancel(&o->loop->rt, &o->closing.tick);
     rt_undefer(&o->loop->rt, &o->closing.task);
     assert_int_equal(rmdir(o->snapshots.dir), 0);
-    assert_int_equal(rmdir(o->dir), 0);
+    tmpdir_remove(o->dir);
     rt_fini(&o->loop->rt);
     free(o->loop);
     free(o);

@@ -1,10 +1,4 @@
 /* The list of system calls keeps its promises on paper (test_box_rules.py tries them in a box). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "backends/oci/seccomp.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 #define TEXT_MAX ((size_t) 1 << 20)
 

@@ -1,11 +1,5 @@
 /* config.json holds what the profile asks for and nothing that it does not (test_box_rules.py looks
  * from inside a box). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 #include "backends/oci/spec.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "tests/lib/unit.h"
 
 #define TEXT_MAX ((size_t) 1 << 20)
 

@@ -3,16 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 static const struct pool_acquire odd = {.is_special = true, .made_with = 7, .principal = 5};
 
 static int setup(void **state)
 {
-    struct pool_profile *c = rig.config.profiles;
+    struct pool_profile *c = fixture.config.profiles;
 
     (void) state;
-    rig_init(&rig);
+    fixture_init(&fixture);
     c[0].create_max = 2;
     c[0].warm_min = 2;
     c[0].warm_max = 2;
@@ -23,9 +23,9 @@ static int setup(void **state)
     c[1].backend = 1;
     c[1].warm_min = 0;
     c[1].warm_max = 0;
-    rig.config.profile_count = 2;
-    rig.hold.create = true;
-    rig.hold.destroy = true;
+    fixture.config.profile_count = 2;
+    fixture.hold.create = true;
+    fixture.hold.destroy = true;
     return 0;
 }
 
@@ -34,12 +34,12 @@ static unsigned end_all(int code)
 {
     unsigned count = 0;
 
-    while (rig.held_count > 0) {
-        struct pool_fx fx = rig.held[0];
+    while (fixture.held_count > 0) {
+        struct pool_fx fx = fixture.held[0];
         struct pool_event ev = {.box = fx.box, .epoch = fx.epoch};
 
-        rig.held_count--;
-        memmove(rig.held, rig.held + 1, rig.held_count * sizeof(rig.held[0]));
+        fixture.held_count--;
+        memmove(fixture.held, fixture.held + 1, fixture.held_count * sizeof(fixture.held[0]));
         ev.kind = fx.kind == POOL_FX_CREATE ? POOL_EV_CREATE_FAILED : POOL_EV_DESTROYED;
         if (fx.snapshot.backend == 1 && fx.kind == POOL_FX_CREATE)
             ev.kind = POOL_EV_CREATED;
@@ -48,7 +48,7 @@ static unsigned end_all(int code)
         if (ev.kind != POOL_EV_CREATED)
             snprintf(ev.u.failed.reason, sizeof(ev.u.failed.reason), "nothing answers");
         count += fx.kind == POOL_FX_CREATE ? 1 : 0;
-        rig_send(&rig, &ev);
+        fixture_send(&fixture, &ev);
     }
     return count;
 }
@@ -59,7 +59,7 @@ static unsigned spend_an_hour(void)
     unsigned count = 0;
 
     for (unsigned i = 0; i < 3600; i++) {
-        rig_advance(&rig, NS_PER_S);
+        fixture_advance(&fixture, NS_PER_S);
         count += end_all(SP_TIMEOUT);
     }
     return count;
@@ -69,7 +69,7 @@ static struct pool_profile_view view(void)
 {
     struct pool_profile_view v;
 
-    pool_get_profile(rig.pool, rig.now_ns, 0, &v);
+    pool_get_profile(fixture.pool, fixture.now_ns, 0, &v);
     return v;
 }
 
@@ -79,28 +79,29 @@ static void test_rows_are_bounded(void **state)
     uint64_t a;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     assert_int_equal(spend_an_hour(), 2); /* those that were under way at once */
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 2);
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 2);
     assert_true(view().is_open);
-    a = rig_acquire(&rig, "u", "here", 60 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE); /* at once, with the cause */
-    assert_string_equal(rig_reply(&rig, a)->reason, "nothing answers");
-    a = rig_acquire_with(&rig, "u", "there", 60 * NS_PER_S, &other);
+    a = fixture_acquire(&fixture, "u", "here", 60 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a),
+                     SP_BACKEND_UNAVAILABLE); /* at once, with the cause */
+    assert_string_equal(fixture_reply(&fixture, a)->reason, "nothing answers");
+    a = fixture_acquire_with(&fixture, "u", "there", 60 * NS_PER_S, &other);
     (void) end_all(SP_TIMEOUT);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
 }
 
 static void test_it_answers_again(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     (void) spend_an_hour();
-    rig.hold.create = false;
-    rig.hold.destroy = false;
-    rig_advance(&rig, 20 * NS_PER_S); /* the next try to destroy them */
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 0);
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 2);
+    fixture.hold.create = false;
+    fixture.hold.destroy = false;
+    fixture_advance(&fixture, 20 * NS_PER_S); /* the next try to destroy them */
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 0);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 2);
     assert_false(view().is_open);
 }
 
@@ -108,13 +109,13 @@ static void test_it_answers_again(void **state)
 static void test_a_listing_is_an_answer(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     (void) spend_an_hour();
-    rig.hold.create = false;
-    rig_list(&rig, true, NULL, 0);
-    rig_advance(&rig, 20 * NS_PER_S);
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 2);
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 2);
+    fixture.hold.create = false;
+    fixture_list(&fixture, true, NULL, 0);
+    fixture_advance(&fixture, 20 * NS_PER_S);
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 2);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 2);
 }
 
 /* Boxes with a caller's extras block only their own kind, and soon. */
@@ -123,22 +124,22 @@ static void test_boxes_of_callers(void **state)
     uint64_t plain;
 
     (void) state;
-    rig.config.max_boxes = 64;
-    rig.config.profiles[0].warm_min = 0;
-    rig.config.profiles[0].warm_max = 0;
-    rig_start(&rig);
+    fixture.config.max_boxes = 64;
+    fixture.config.profiles[0].warm_min = 0;
+    fixture.config.profiles[0].warm_max = 0;
+    fixture_start(&fixture);
     for (unsigned i = 0; i < 20; i++) {
         char who[8];
 
         snprintf(who, sizeof(who), "t%u", i);
-        (void) rig_acquire_with(&rig, "u", who, 10 * NS_PER_S, &odd);
+        (void) fixture_acquire_with(&fixture, "u", who, 10 * NS_PER_S, &odd);
         (void) end_all(SP_TIMEOUT);
-        rig_advance(&rig, NS_PER_S);
+        fixture_advance(&fixture, NS_PER_S);
     }
-    assert_in_range(rig_count(&rig, POOL_DESTROYING), 4, 5);
-    rig.hold.create = false;
-    plain = rig_acquire(&rig, "v", "plain", NS_PER_S);
-    assert_int_equal(rig_code(&rig, plain), SP_OK);
+    assert_in_range(fixture_count(&fixture, POOL_DESTROYING), 4, 5);
+    fixture.hold.create = false;
+    plain = fixture_acquire(&fixture, "v", "plain", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, plain), SP_OK);
 }
 
 /* Boxes that cannot be destroyed: a backend has its share of the places, and no more. */
@@ -148,23 +149,23 @@ static void test_a_backend_has_its_part(void **state)
     uint64_t a;
 
     (void) state;
-    rig.hold.create = false;
-    rig_start(&rig);
+    fixture.hold.create = false;
+    fixture_start(&fixture);
     for (unsigned i = 0; i < 20; i++) {
         char who[8];
 
         snprintf(who, sizeof(who), "t%u", i);
-        (void) rig_acquire(&rig, "u", who, 0);
-        (void) rig_on(&rig, POOL_EV_RELEASE, who, 0, true);
+        (void) fixture_acquire(&fixture, "u", who, 0);
+        (void) fixture_on(&fixture, POOL_EV_RELEASE, who, 0, true);
         (void) end_all(SP_BACKEND_FAILED);
-        rig_advance(&rig, NS_PER_S);
+        fixture_advance(&fixture, NS_PER_S);
     }
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 0);
-    assert_in_range(rig_count(&rig, POOL_DESTROYING), 4, 6);
-    a = rig_acquire(&rig, "u", "here", 0);
-    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
-    a = rig_acquire_with(&rig, "u", "there", 60 * NS_PER_S, &other);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 0);
+    assert_in_range(fixture_count(&fixture, POOL_DESTROYING), 4, 6);
+    a = fixture_acquire(&fixture, "u", "here", 0);
+    assert_int_equal(fixture_code(&fixture, a), SP_BACKEND_UNAVAILABLE);
+    a = fixture_acquire_with(&fixture, "u", "there", 60 * NS_PER_S, &other);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
 }
 
 /* A daemon that is killed repeatedly in the meantime. */
@@ -175,22 +176,22 @@ static void test_restarts_add_nothing(void **state)
     (void) state;
     row.expires_ns = POOL_NEVER;
     row.idle_ns = POOL_NEVER;
-    rig.pool = pool_new(&rig.config);
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
-    rig_start(&rig);
+    fixture.pool = pool_new(&fixture.config);
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &row));
+    fixture_start(&fixture);
     assert_int_equal(spend_an_hour(), 0);
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_are_bounded, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_it_answers_again, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_listing_is_an_answer, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_boxes_of_callers, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_backend_has_its_part, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_restarts_add_nothing, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_rows_are_bounded, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_it_answers_again, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_listing_is_an_answer, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_boxes_of_callers, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_backend_has_its_part, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_restarts_add_nothing, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,52 +2,53 @@
  * time gets its box. */
 #include <string.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 static int setup(void **state)
 {
     (void) state;
-    rig_init(&rig);
-    rig.config.profiles[0].idle_ns = 40 * NS_PER_S;
-    rig.config.profiles[0].park_ns = 100 * NS_PER_S;
-    rig.config.profiles[0].want_hibernate = true;
-    rig.hold.hibernate = true;
-    rig.use = POOL_USE_NONE;
+    fixture_init(&fixture);
+    fixture.config.profiles[0].idle_ns = 40 * NS_PER_S;
+    fixture.config.profiles[0].park_ns = 100 * NS_PER_S;
+    fixture.config.profiles[0].want_hibernate = true;
+    fixture.hold.hibernate = true;
+    fixture.use = POOL_USE_NONE;
     return 0;
 }
 
 static void lease(const char *who)
 {
-    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", who, NS_PER_S)), SP_OK);
+    assert_int_equal(fixture_code(&fixture, fixture_acquire(&fixture, "u", who, NS_PER_S)), SP_OK);
 }
 
 static void park(const char *who)
 {
     lease(who);
-    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, who, 0, false)), SP_OK);
+    assert_int_equal(fixture_code(&fixture, fixture_on(&fixture, POOL_EV_RELEASE, who, 0, false)),
+                     SP_OK);
 }
 
 static enum pool_end end_of(const char *sandbox_id)
 {
-    return pool_find_past(rig.pool, sandbox_id, NULL, NULL);
+    return pool_find_past(fixture.pool, sandbox_id, NULL, NULL);
 }
 
 static void test_the_snapshot_comes_first(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    rig_advance(&rig, 99 * NS_PER_S);
-    assert_null(rig_held(&rig, POOL_FX_HIBERNATE));
-    rig_advance(&rig, 2 * NS_PER_S);
-    assert_non_null(rig_held(&rig, POOL_FX_HIBERNATE));
-    rig_advance(&rig, 300 * NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
-    assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    fixture_advance(&fixture, 99 * NS_PER_S);
+    assert_null(fixture_held(&fixture, POOL_FX_HIBERNATE));
+    fixture_advance(&fixture, 2 * NS_PER_S);
+    assert_non_null(fixture_held(&fixture, POOL_FX_HIBERNATE));
+    fixture_advance(&fixture, 300 * NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_PARKED);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 0);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
+    assert_null(fixture_box(&fixture, "t1"));
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 1);
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
@@ -56,56 +57,57 @@ static void test_the_owner_is_faster(void **state)
     struct box_id box;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    box = rig_box(&rig, "t1")->id;
-    rig_advance(&rig, 101 * NS_PER_S);
-    assert_non_null(rig_held(&rig, POOL_FX_HIBERNATE));
+    box = fixture_box(&fixture, "t1")->id;
+    fixture_advance(&fixture, 101 * NS_PER_S);
+    assert_non_null(fixture_held(&fixture, POOL_FX_HIBERNATE));
     lease("t1");
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true)); /* too late */
-    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASED);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 0);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true)); /* too late */
+    assert_int_equal(fixture_box(&fixture, "t1")->id.v, box.v);
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_LEASED);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 0);
 }
 
 static void test_failures(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    rig_advance(&rig, 101 * NS_PER_S);
+    fixture_advance(&fixture, 101 * NS_PER_S);
     for (int i = 0; i < 2; i++) {
-        assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
-        assert_null(rig_held(&rig, POOL_FX_HIBERNATE));
-        rig_advance(&rig, 11 * NS_PER_S);
+        assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, false));
+        assert_null(fixture_held(&fixture, POOL_FX_HIBERNATE));
+        fixture_advance(&fixture, 11 * NS_PER_S);
     }
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_PARKED);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, false));
     assert_int_equal(end_of("s-t1"), POOL_END_IDLE); /* as without snapshots */
-    assert_int_equal(rig.facts[POOL_FACT_HIBERNATE_FAILED], 3);
+    assert_int_equal(fixture.facts[POOL_FACT_HIBERNATE_FAILED], 3);
 }
 
 static void test_leases_that_end(void **state)
 {
     (void) state;
-    rig.config.profiles[0].ttl_ns = 30 * NS_PER_S;
-    rig_start(&rig);
+    fixture.config.profiles[0].ttl_ns = 30 * NS_PER_S;
+    fixture_start(&fixture);
     lease("ttl");
-    rig_advance(&rig, 31 * NS_PER_S);
-    assert_int_equal(rig_box(&rig, "ttl")->state, POOL_PARKED);
-    assert_int_equal(rig_held(&rig, POOL_FX_HIBERNATE)->box.v, rig_box(&rig, "ttl")->id.v);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    fixture_advance(&fixture, 31 * NS_PER_S);
+    assert_int_equal(fixture_box(&fixture, "ttl")->state, POOL_PARKED);
+    assert_int_equal(fixture_held(&fixture, POOL_FX_HIBERNATE)->box.v,
+                     fixture_box(&fixture, "ttl")->id.v);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
     assert_int_equal(end_of("s-ttl"), POOL_END_HIBERNATED);
 }
 
 static void test_idle_leases(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     lease("idle");
-    rig_advance(&rig, 41 * NS_PER_S);
-    assert_int_equal(rig_box(&rig, "idle")->state, POOL_PARKED);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    fixture_advance(&fixture, 41 * NS_PER_S);
+    assert_int_equal(fixture_box(&fixture, "idle")->state, POOL_PARKED);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
     assert_int_equal(end_of("s-idle"), POOL_END_HIBERNATED);
 }
 
@@ -115,20 +117,20 @@ static void test_eviction(void **state)
     uint64_t req;
 
     (void) state;
-    rig.config.max_boxes = 2;
-    rig_start(&rig);
+    fixture.config.max_boxes = 2;
+    fixture_start(&fixture);
     park("t1");
     park("t2");
-    req = rig_acquire(&rig, "u", "t3", 10 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, req), -1000);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
-    rig_advance(&rig, NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
-    assert_false(pool_is_exhausted(rig.pool));
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
-    assert_int_equal(rig_code(&rig, req), SP_OK);
+    req = fixture_acquire(&fixture, "u", "t3", 10 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, req), -1000);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
+    fixture_advance(&fixture, NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
+    assert_false(pool_is_exhausted(fixture.pool));
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
+    assert_int_equal(fixture_code(&fixture, req), SP_OK);
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
-    assert_int_equal(rig_box(&rig, "t2")->state, POOL_PARKED);
+    assert_int_equal(fixture_box(&fixture, "t2")->state, POOL_PARKED);
 }
 
 static void test_a_few_at_a_time(void **state)
@@ -136,24 +138,25 @@ static void test_a_few_at_a_time(void **state)
     char who[8] = "t0";
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     for (int i = 0; i < 7; i++, who[1]++)
         park(who);
-    rig_advance(&rig, 101 * NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 4);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 5);
-    rig_died(&rig, rig_held(&rig, POOL_FX_HIBERNATE)->box); /* its answer comes too late */
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 6);
+    fixture_advance(&fixture, 101 * NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 4);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 5);
+    fixture_died(&fixture,
+                 fixture_held(&fixture, POOL_FX_HIBERNATE)->box); /* its answer comes too late */
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 6);
 }
 
 static void test_a_drain(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    rig_mode(&rig, POOL_DRAINING, true);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    fixture_mode(&fixture, POOL_DRAINING, true);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
@@ -162,10 +165,10 @@ static void change(enum pool_drift drift)
 {
     struct pool_event ev = {.kind = POOL_EV_RECONFIG};
 
-    rig.config.profiles[0].spec_hash++;
-    rig.config.profiles[0].drift = drift;
-    ev.u.reconfig = &rig.config;
-    rig_send(&rig, &ev);
+    fixture.config.profiles[0].spec_hash++;
+    fixture.config.profiles[0].drift = drift;
+    ev.u.reconfig = &fixture.config;
+    fixture_send(&fixture, &ev);
 }
 
 static void test_drift_keep_and_destroy(void **state)
@@ -173,18 +176,18 @@ static void test_drift_keep_and_destroy(void **state)
     struct box_id box;
 
     (void) state;
-    rig.config.profiles[0].want_hibernate = false;
-    rig_start(&rig);
+    fixture.config.profiles[0].want_hibernate = false;
+    fixture_start(&fixture);
     park("t1");
-    box = rig_box(&rig, "t1")->id;
+    box = fixture_box(&fixture, "t1")->id;
     change(POOL_DRIFT_KEEP);
     park("t1");
-    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
+    assert_int_equal(fixture_box(&fixture, "t1")->id.v, box.v);
     change(POOL_DRIFT_DESTROY);
     lease("t1");
-    assert_int_not_equal(rig_box(&rig, "t1")->id.v, box.v);
-    assert_int_equal(rig_box(&rig, "t1")->generation, 2);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
+    assert_int_not_equal(fixture_box(&fixture, "t1")->id.v, box.v);
+    assert_int_equal(fixture_box(&fixture, "t1")->generation, 2);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 0);
 }
 
 /* Those who wait are asked to come again, and then the engine knows the snapshot. */
@@ -194,20 +197,20 @@ static void test_drift_rebase(void **state)
     uint64_t second;
 
     (void) state;
-    rig.config.profiles[0].want_hibernate = false;
-    rig_start(&rig);
+    fixture.config.profiles[0].want_hibernate = false;
+    fixture_start(&fixture);
     park("t1");
     change(POOL_DRIFT_REBASE);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0); /* nobody wants it */
-    first = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
-    second = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
-    assert_int_equal(rig_code(&rig, first), -1000);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
-    assert_null(rig_box(&rig, "t1"));
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 0); /* nobody wants it */
+    first = fixture_acquire(&fixture, "u", "t1", 10 * NS_PER_S);
+    second = fixture_acquire(&fixture, "u", "t1", 10 * NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
+    assert_int_equal(fixture_code(&fixture, first), -1000);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
+    assert_null(fixture_box(&fixture, "t1"));
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
-    assert_int_equal(rig_code(&rig, first), SP_BACKEND_UNAVAILABLE);
-    assert_int_equal(rig_code(&rig, second), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(fixture_code(&fixture, first), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(fixture_code(&fixture, second), SP_BACKEND_UNAVAILABLE);
 }
 
 /* Then it is given as it is, and its next parking is another try. */
@@ -217,20 +220,22 @@ static void test_drift_rebase_fails(void **state)
     uint64_t req;
 
     (void) state;
-    rig.config.profiles[0].want_hibernate = false;
-    rig_start(&rig);
+    fixture.config.profiles[0].want_hibernate = false;
+    fixture_start(&fixture);
     park("t1");
-    box = rig_box(&rig, "t1")->id;
+    box = fixture_box(&fixture, "t1")->id;
     change(POOL_DRIFT_REBASE);
-    req = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, false));
-    assert_int_equal(rig_code(&rig, req), SP_OK);
-    assert_int_equal(rig_box(&rig, "t1")->id.v, box.v);
-    assert_int_equal(rig.facts[POOL_FACT_HIBERNATE_FAILED], 1);
-    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false)), SP_OK);
-    rig_abandon(&rig, rig_acquire(&rig, "u", "t1", 10 * NS_PER_S));
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 2);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true)); /* though nobody waits any more */
+    req = fixture_acquire(&fixture, "u", "t1", 10 * NS_PER_S);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, false));
+    assert_int_equal(fixture_code(&fixture, req), SP_OK);
+    assert_int_equal(fixture_box(&fixture, "t1")->id.v, box.v);
+    assert_int_equal(fixture.facts[POOL_FACT_HIBERNATE_FAILED], 1);
+    assert_int_equal(fixture_code(&fixture, fixture_on(&fixture, POOL_EV_RELEASE, "t1", 0, false)),
+                     SP_OK);
+    fixture_abandon(&fixture, fixture_acquire(&fixture, "u", "t1", 10 * NS_PER_S));
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 2);
+    assert_true(
+        fixture_answer(&fixture, POOL_FX_HIBERNATE, true)); /* though nobody waits any more */
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
@@ -240,27 +245,28 @@ static void test_drift_rebase_of_one_that_hibernates(void **state)
     uint64_t req;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
     change(POOL_DRIFT_REBASE);
-    rig_advance(&rig, 101 * NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
-    req = rig_acquire(&rig, "u", "t1", 10 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, req), -1000);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 1);
+    fixture_advance(&fixture, 101 * NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
+    req = fixture_acquire(&fixture, "u", "t1", 10 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, req), -1000);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 1);
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
-    assert_int_equal(rig_code(&rig, req), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(fixture_code(&fixture, req), SP_BACKEND_UNAVAILABLE);
 }
 
 static void test_destroyed_meanwhile(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    rig_advance(&rig, 101 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, rig_on(&rig, POOL_EV_DESTROY, "t1", 0, true)), SP_OK);
-    assert_true(rig_answer(&rig, POOL_FX_HIBERNATE, true));
+    fixture_advance(&fixture, 101 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, fixture_on(&fixture, POOL_EV_DESTROY, "t1", 0, true)),
+                     SP_OK);
+    assert_true(fixture_answer(&fixture, POOL_FX_HIBERNATE, true));
     assert_int_equal(end_of("s-t1"), POOL_END_DESTROYED);
 }
 
@@ -273,16 +279,16 @@ static void test_restored(void **state)
     uint64_t req;
 
     (void) state;
-    rig_start(&rig);
-    req = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more);
-    assert_int_equal(rig_code(&rig, req), SP_OK);
-    assert_int_equal(rig_reply(&rig, req)->u.reply.source, POOL_SRC_RESTORED);
-    assert_int_equal(rig_box(&rig, "t1")->generation, 6);
-    ev.box = rig_box(&rig, "t1")->id;
-    ev.epoch = rig_box(&rig, "t1")->epoch;
+    fixture_start(&fixture);
+    req = fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &more);
+    assert_int_equal(fixture_code(&fixture, req), SP_OK);
+    assert_int_equal(fixture_reply(&fixture, req)->u.reply.source, POOL_SRC_RESTORED);
+    assert_int_equal(fixture_box(&fixture, "t1")->generation, 6);
+    ev.box = fixture_box(&fixture, "t1")->id;
+    ev.epoch = fixture_box(&fixture, "t1")->epoch;
     ev.u.undelivered.is_spoiled = true;
-    rig_send(&rig, &ev);
-    assert_int_equal(rig_box(&rig, "t1")->state,
+    fixture_send(&fixture, &ev);
+    assert_int_equal(fixture_box(&fixture, "t1")->state,
                      POOL_PARKED); /* another fresh box would be destroyed */
 }
 
@@ -292,18 +298,18 @@ static void test_nobody_waits_for_a_restored_one(void **state)
         .is_special = true, .made_with = 7, .is_restored = true, .generation = 5};
 
     (void) state;
-    rig.hold.probe = true;
-    rig_start(&rig);
-    rig_abandon(&rig, rig_acquire_with(&rig, "u", "t1", NS_PER_S, &more));
+    fixture.hold.probe = true;
+    fixture_start(&fixture);
+    fixture_abandon(&fixture, fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &more));
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED); /* not as if its owner had given it up */
 }
 
 static void end_kept(const char *who)
 {
-    struct pool_event ev = {.kind = POOL_EV_KEPT, .box = rig_box(&rig, who)->id};
+    struct pool_event ev = {.kind = POOL_EV_KEPT, .box = fixture_box(&fixture, who)->id};
 
-    rig_send(&rig, &ev);
-    rig_send(&rig, &ev); /* once is enough */
+    fixture_send(&fixture, &ev);
+    fixture_send(&fixture, &ev); /* once is enough */
 }
 
 /* The backend has made a snapshot of it when it had ended: it is not lost. */
@@ -312,18 +318,18 @@ static void test_kept(void **state)
     struct pool_stats stats;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
     end_kept("t1");
     lease("t2");
     end_kept("t2");
-    assert_null(rig_box(&rig, "t1"));
-    assert_null(rig_box(&rig, "t2"));
+    assert_null(fixture_box(&fixture, "t1"));
+    assert_null(fixture_box(&fixture, "t2"));
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
     assert_int_equal(end_of("s-t2"), POOL_END_HIBERNATED);
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 2);
-    pool_get_stats(rig.pool, &stats);
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 0);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 2);
+    pool_get_stats(fixture.pool, &stats);
     assert_int_equal(stats.lost, 0);
 }
 
@@ -333,15 +339,15 @@ static void test_who_waits_for_a_kept_one(void **state)
     uint64_t req;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     park("t1");
-    rig.hold.store = true;
-    req = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_LEASING);
+    fixture.hold.store = true;
+    req = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_LEASING);
     end_kept("t1");
-    assert_int_equal(rig_code(&rig, req), SP_BACKEND_UNAVAILABLE);
-    rig.hold.store = false;
-    rig_answer_all(&rig, POOL_FX_STORE, true);
+    assert_int_equal(fixture_code(&fixture, req), SP_BACKEND_UNAVAILABLE);
+    fixture.hold.store = false;
+    fixture_answer_all(&fixture, POOL_FX_STORE, true);
     assert_int_equal(end_of("s-t1"), POOL_END_HIBERNATED);
 }
 
@@ -357,19 +363,20 @@ static void test_asked_again(void **state)
         uint64_t a;
 
         if (i > 0)
-            rig_stop(&rig);
+            fixture_stop(&fixture);
         (void) setup(NULL);
-        rig_start(&rig);
-        assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", who, NS_PER_S)), SP_OK);
-        id = rig_box(&rig, who)->id;
-        rig.hold.check = true;
-        rig_list(&rig, true, NULL, 0); /* it is in doubt */
-        a = rig_acquire_with(&rig, "u", who, NS_PER_S, i == 2 ? &restored : NULL);
-        assert_int_equal(rig_code(&rig, a), -1000);
-        rig_died(&rig, id);
-        assert_int_equal(rig.effects[POOL_FX_AGAIN], i == 1 ? 1 : 0);
-        assert_int_equal(rig_code(&rig, a), SP_OK);
-        assert_true(rig_box(&rig, who)->id.v != id.v);
+        fixture_start(&fixture);
+        assert_int_equal(fixture_code(&fixture, fixture_acquire(&fixture, "u", who, NS_PER_S)),
+                         SP_OK);
+        id = fixture_box(&fixture, who)->id;
+        fixture.hold.check = true;
+        fixture_list(&fixture, true, NULL, 0); /* it is in doubt */
+        a = fixture_acquire_with(&fixture, "u", who, NS_PER_S, i == 2 ? &restored : NULL);
+        assert_int_equal(fixture_code(&fixture, a), -1000);
+        fixture_died(&fixture, id);
+        assert_int_equal(fixture.effects[POOL_FX_AGAIN], i == 1 ? 1 : 0);
+        assert_int_equal(fixture_code(&fixture, a), SP_OK);
+        assert_true(fixture_box(&fixture, who)->id.v != id.v);
     }
 }
 
@@ -379,19 +386,19 @@ static void test_asked_again_while_the_disk_hangs(void **state)
     uint64_t a;
 
     (void) state;
-    rig.config.profiles[0].want_hibernate = false;
-    rig.config.profiles[0].ttl_ns = NS_PER_S / 2;
-    rig.config.profiles[0].warm_min = 2;
-    rig.config.profiles[0].warm_max = 2;
-    rig_start(&rig);
+    fixture.config.profiles[0].want_hibernate = false;
+    fixture.config.profiles[0].ttl_ns = NS_PER_S / 2;
+    fixture.config.profiles[0].warm_min = 2;
+    fixture.config.profiles[0].warm_max = 2;
+    fixture_start(&fixture);
     lease("t1");
-    rig.hold.store = true;
-    a = rig_acquire(&rig, "u", "t1", 0);
-    rig_advance(&rig, 6 * NS_PER_S / 10);
-    assert_int_equal(rig.effects[POOL_FX_AGAIN], 1);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    rig_advance(&rig, 6 * NS_PER_S / 10);
-    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
+    fixture.hold.store = true;
+    a = fixture_acquire(&fixture, "u", "t1", 0);
+    fixture_advance(&fixture, 6 * NS_PER_S / 10);
+    assert_int_equal(fixture.effects[POOL_FX_AGAIN], 1);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    fixture_advance(&fixture, 6 * NS_PER_S / 10);
+    assert_int_equal(fixture_code(&fixture, a), SP_STORE_UNAVAILABLE);
 }
 
 /* A box that was being made for the thread when the daemon ended, by an acquire that did not know of the snapshot: it is
@@ -414,17 +421,17 @@ static void test_a_box_without_the_files(void **state)
         memcpy(seen.thread, row.thread, sizeof(seen.thread));
         memcpy(seen.user, row.user, sizeof(seen.user));
         if (i > 0)
-            rig_stop(&rig);
+            fixture_stop(&fixture);
         (void) setup(NULL);
-        rig_start(&rig);
-        assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
-        rig_advance(&rig, NS_PER_MS);
-        rig_list(&rig, true, &seen, 1);
-        assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
-        a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, i == 1 ? &restored : NULL);
-        assert_int_equal(rig_code(&rig, a), SP_OK);
-        assert_true((rig_box(&rig, "t1")->id.v == row.id.v) == (i == 0));
-        assert_true(rig_box(&rig, "t1")->made_with == (i == 0 ? 0 : restored.made_with));
+        fixture_start(&fixture);
+        assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &row));
+        fixture_advance(&fixture, NS_PER_MS);
+        fixture_list(&fixture, true, &seen, 1);
+        assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_PARKED);
+        a = fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, i == 1 ? &restored : NULL);
+        assert_int_equal(fixture_code(&fixture, a), SP_OK);
+        assert_true((fixture_box(&fixture, "t1")->id.v == row.id.v) == (i == 0));
+        assert_true(fixture_box(&fixture, "t1")->made_with == (i == 0 ? 0 : restored.made_with));
     }
 }
 
@@ -438,42 +445,44 @@ static void test_a_box_without_the_files_is_not_copied(void **state)
     memcpy(row.thread, "t1", sizeof("t1"));
     memcpy(seen.sandbox_id, row.sandbox_id, sizeof(seen.sandbox_id));
     memcpy(seen.thread, row.thread, sizeof(seen.thread));
-    rig_start(&rig);
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
-    rig_advance(&rig, NS_PER_MS);
-    rig_list(&rig, true, &seen, 1);
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED);
-    rig_advance(&rig, 200 * NS_PER_S);
-    assert_null(rig_box(&rig, "t1"));
-    assert_int_equal(rig.effects[POOL_FX_HIBERNATE], 0);
+    fixture_start(&fixture);
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &row));
+    fixture_advance(&fixture, NS_PER_MS);
+    fixture_list(&fixture, true, &seen, 1);
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_PARKED);
+    fixture_advance(&fixture, 200 * NS_PER_S);
+    assert_null(fixture_box(&fixture, "t1"));
+    assert_int_equal(fixture.effects[POOL_FX_HIBERNATE], 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_snapshot_comes_first, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_the_owner_is_faster, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_failures, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_leases_that_end, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_idle_leases, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_eviction, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_drain, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_drift_keep_and_destroy, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_drift_rebase, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_drift_rebase_fails, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_the_snapshot_comes_first, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_the_owner_is_faster, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_failures, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_leases_that_end, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_idle_leases, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_eviction, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_few_at_a_time, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_drain, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_keep_and_destroy, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_rebase, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_drift_rebase_fails, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_drift_rebase_of_one_that_hibernates, setup,
-                                        rig_teardown),
-        cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_restored, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_kept, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_asked_again, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_box_without_the_files, setup, rig_teardown),
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_restored, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_restored_one, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_kept, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_who_waits_for_a_kept_one, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_asked_again, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_box_without_the_files, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_a_box_without_the_files_is_not_copied, setup,
-                                        rig_teardown),
-        cmocka_unit_test_setup_teardown(test_asked_again_while_the_disk_hangs, setup, rig_teardown),
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_asked_again_while_the_disk_hangs, setup,
+                                        fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

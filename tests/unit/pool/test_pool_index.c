@@ -2,14 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 static int setup(void **state)
 {
     (void) state;
-    rig_init(&rig);
-    rig.config.max_boxes = 32;
-    rig_start(&rig);
+    fixture_init(&fixture);
+    fixture.config.max_boxes = 32;
+    fixture_start(&fixture);
     return 0;
 }
 
@@ -17,7 +17,8 @@ static void acquire(const char *who, uint64_t principal)
 {
     struct pool_acquire more = {.principal = principal};
 
-    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", who, NS_PER_S, &more)), SP_OK);
+    assert_int_equal(
+        fixture_code(&fixture, fixture_acquire_with(&fixture, "u", who, NS_PER_S, &more)), SP_OK);
 }
 
 /* The threads of a principal's boxes in their order, one letter each. */
@@ -26,7 +27,7 @@ static const char *boxes_of(uint64_t principal, uint64_t after)
     static char text[64];
     size_t len = 0;
 
-    for (const struct pool_box *b = pool_first_of(rig.pool, principal, after); b != NULL;
+    for (const struct pool_box *b = pool_first_of(fixture.pool, principal, after); b != NULL;
          b = pool_next_of(b))
         text[len++] = b->thread[0];
     text[len] = '\0';
@@ -39,8 +40,8 @@ static const char *all_boxes(uint64_t after)
     size_t len = 0;
     size_t at;
 
-    for (const struct pool_box *b = pool_first(rig.pool, after, &at); b != NULL;
-         b = pool_next(rig.pool, &at))
+    for (const struct pool_box *b = pool_first(fixture.pool, after, &at); b != NULL;
+         b = pool_next(fixture.pool, &at))
         text[len++] = b->thread[0] != '\0' ? b->thread[0] : '-';
     text[len] = '\0';
     return text;
@@ -55,29 +56,31 @@ static void test_by_owner(void **state)
     acquire("b", 2);
     acquire("c", 1);
     acquire("d", 1);
-    c_order = rig_box(&rig, "c")->order;
+    c_order = fixture_box(&fixture, "c")->order;
     assert_string_equal(boxes_of(1, 0), "acd");
     assert_string_equal(boxes_of(2, 0), "b");
     assert_string_equal(boxes_of(3, 0), "");
     assert_string_equal(all_boxes(0), "abcd");
-    assert_string_equal(boxes_of(1, rig_box(&rig, "a")->order), "cd");
-    assert_string_equal(all_boxes(rig_box(&rig, "b")->order), "cd");
+    assert_string_equal(boxes_of(1, fixture_box(&fixture, "a")->order), "cd");
+    assert_string_equal(all_boxes(fixture_box(&fixture, "b")->order), "cd");
     assert_string_equal(boxes_of(1, c_order), "d");
-    assert_string_equal(boxes_of(1, rig_box(&rig, "b")->order), "cd"); /* it is of another one */
-    assert_string_equal(boxes_of(1, rig_box(&rig, "d")->order), "");
+    assert_string_equal(boxes_of(1, fixture_box(&fixture, "b")->order),
+                        "cd"); /* it is of another one */
+    assert_string_equal(boxes_of(1, fixture_box(&fixture, "d")->order), "");
     assert_string_equal(boxes_of(1, UINT64_MAX), "");
     assert_string_equal(all_boxes(UINT64_MAX), "");
-    rig.hold.destroy = true;
-    rig_died(&rig, rig_box(&rig, "c")->id); /* its end is its owner's business, too */
+    fixture.hold.destroy = true;
+    fixture_died(&fixture,
+                 fixture_box(&fixture, "c")->id); /* its end is its owner's business, too */
     assert_string_equal(boxes_of(1, 0), "acd");
-    assert_non_null(pool_find_ending(rig.pool, "s-c"));
-    rig_answer_all(&rig, POOL_FX_DESTROY, true);
+    assert_non_null(pool_find_ending(fixture.pool, "s-c"));
+    fixture_answer_all(&fixture, POOL_FX_DESTROY, true);
     assert_string_equal(boxes_of(1, 0), "ad");
     assert_string_equal(all_boxes(0), "abd");
     assert_string_equal(boxes_of(1, c_order),
                         "d"); /* a page may end with one that is gone by then */
     assert_string_equal(all_boxes(c_order), "d");
-    assert_null(pool_find_ending(rig.pool, "s-c"));
+    assert_null(pool_find_ending(fixture.pool, "s-c"));
 }
 
 /* Nearer to the boxes behind it than to the owner's first: it is found among those of everybody. */
@@ -88,12 +91,12 @@ static void test_after_one_that_is_gone(void **state)
     (void) state;
     for (const char *who = "hijklmnopabcdxefg"; *who != '\0'; who++)
         acquire((char[]){*who, '\0'}, *who == 'x' ? 2 : 1);
-    order = rig_box(&rig, "d")->order;
-    rig_died(&rig, rig_box(&rig, "d")->id);
+    order = fixture_box(&fixture, "d")->order;
+    fixture_died(&fixture, fixture_box(&fixture, "d")->id);
     assert_string_equal(boxes_of(1, 0), "hijklmnopabcefg");
     assert_string_equal(boxes_of(1, order), "efg");
     assert_string_equal(boxes_of(2, order), "x");
-    assert_string_equal(boxes_of(1, rig_box(&rig, "g")->order), "");
+    assert_string_equal(boxes_of(1, fixture_box(&fixture, "g")->order), "");
 }
 
 /* A blank box that gets an owner moves to the end: a caller that reads page after page does not
@@ -104,11 +107,11 @@ static void test_bound_boxes_come_last(void **state)
     struct pool_event ev = {.kind = POOL_EV_RECONFIG};
 
     (void) state;
-    config = rig.config;
+    config = fixture.config;
     config.profiles[0].warm_min = 3;
     config.profiles[0].warm_max = 3;
     ev.u.reconfig = &config;
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
     assert_string_equal(all_boxes(0), "---");
     acquire("a", 1);
     assert_string_equal(all_boxes(0), "--a-"); /* and one more is made after it */
@@ -124,26 +127,27 @@ static void test_many_changes(void **state)
     acquire("a", 1);
     for (unsigned i = 0; i < 1000; i++) {
         acquire("x", 1 + i % 5);
-        (void) rig_on(&rig, POOL_EV_DESTROY, "x", 0, false);
-        rig_died(&rig, rig_box(&rig, "x") != NULL ? rig_box(&rig, "x")->id : (struct box_id){0});
-        rig.req = 1;
-        memset(rig.has_reply, 0, sizeof(rig.has_reply));
+        (void) fixture_on(&fixture, POOL_EV_DESTROY, "x", 0, false);
+        fixture_died(&fixture, fixture_box(&fixture, "x") != NULL ? fixture_box(&fixture, "x")->id
+                                                                  : (struct box_id){0});
+        fixture.req = 1;
+        memset(fixture.has_reply, 0, sizeof(fixture.has_reply));
     }
     assert_string_equal(boxes_of(1, 0), "a");
     assert_string_equal(all_boxes(0), "a");
     acquire("b", 1); /* behind the gaps */
-    assert_string_equal(boxes_of(1, rig_box(&rig, "a")->order), "b");
-    assert_string_equal(all_boxes(rig_box(&rig, "a")->order), "b");
-    assert_string_equal(all_boxes(rig_box(&rig, "b")->order), "");
+    assert_string_equal(boxes_of(1, fixture_box(&fixture, "a")->order), "b");
+    assert_string_equal(all_boxes(fixture_box(&fixture, "a")->order), "b");
+    assert_string_equal(all_boxes(fixture_box(&fixture, "b")->order), "");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_by_owner, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_after_one_that_is_gone, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_many_changes, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_by_owner, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_after_one_that_is_gone, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_bound_boxes_come_last, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_many_changes, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

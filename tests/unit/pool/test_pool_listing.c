@@ -3,17 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 #define BOXES 40U
 
 static int setup(void **state)
 {
     (void) state;
-    rig_init(&rig);
-    rig.config.max_boxes = BOXES;
-    rig.config.restore_max = BOXES;
-    rig.pool = pool_new(&rig.config);
+    fixture_init(&fixture);
+    fixture.config.max_boxes = BOXES;
+    fixture.config.restore_max = BOXES;
+    fixture.pool = pool_new(&fixture.config);
     return 0;
 }
 
@@ -32,7 +32,7 @@ static void restore(uint64_t id, enum pool_state state)
         snprintf(row.user, sizeof(row.user), "u");
         row.generation = 3;
     }
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &row));
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &row));
 }
 
 static struct pool_seen seen_of(uint64_t id)
@@ -49,8 +49,8 @@ static unsigned held_checks(void)
 {
     unsigned count = 0;
 
-    for (size_t i = 0; i < rig.held_count; i++)
-        count += rig.held[i].kind == POOL_FX_CHECK ? 1 : 0;
+    for (size_t i = 0; i < fixture.held_count; i++)
+        count += fixture.held[i].kind == POOL_FX_CHECK ? 1 : 0;
     return count;
 }
 
@@ -63,29 +63,29 @@ static void start_leased(unsigned count)
         restore(i + 1, POOL_LEASED);
         seen[i] = seen_of(i + 1);
     }
-    rig_start(&rig);
-    rig_list(&rig, true, seen, count);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), count);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 0);
+    fixture_start(&fixture);
+    fixture_list(&fixture, true, seen, count);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), count);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 0);
 }
 
 static void test_empty_but_all_run(void **state)
 {
     (void) state;
     start_leased(BOXES);
-    rig.hold.check = true;
-    rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), BOXES);
-    assert_int_equal(rig.facts[POOL_FACT_MISSING], 1);
+    fixture.hold.check = true;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), BOXES);
+    assert_int_equal(fixture.facts[POOL_FACT_MISSING], 1);
     assert_in_range(held_checks(), 1, 16); /* not all at once */
     for (unsigned i = 0; i < BOXES; i++) {
-        assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
+        assert_true(fixture_answer(&fixture, POOL_FX_CHECK, true));
         assert_in_range(held_checks(), 0, 16);
     }
     assert_int_equal(held_checks(), 0);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], BOXES);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), BOXES);
-    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], BOXES);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), BOXES);
+    assert_int_equal(fixture.facts[POOL_FACT_LOST], 0);
 }
 
 /* The machine was restarted: all of them are really gone, and it does not take long. */
@@ -93,10 +93,10 @@ static void test_empty_and_all_dead(void **state)
 {
     (void) state;
     start_leased(BOXES);
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
-    assert_int_equal(rig.facts[POOL_FACT_LOST], BOXES);
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), 0);
+    assert_int_equal(fixture.facts[POOL_FACT_LOST], BOXES);
 }
 
 static void test_part_of_them(void **state)
@@ -105,16 +105,16 @@ static void test_part_of_them(void **state)
 
     (void) state;
     start_leased(6);
-    rig.hold.check = true;
+    fixture.hold.check = true;
     seen[0] = seen_of(2);
     seen[1] = seen_of(5);
-    rig_list(&rig, true, seen, 2);
+    fixture_list(&fixture, true, seen, 2);
     assert_int_equal(held_checks(), 4);
-    rig.verdict = POOL_DEAD;
-    assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
-    rig.verdict = POOL_ALIVE;
-    rig_answer_all(&rig, POOL_FX_CHECK, true);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
+    fixture.verdict = POOL_DEAD;
+    assert_true(fixture_answer(&fixture, POOL_FX_CHECK, true));
+    fixture.verdict = POOL_ALIVE;
+    fixture_answer_all(&fixture, POOL_FX_CHECK, true);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), 5);
 }
 
 /* Only the last part shows that there are no more; what changes between the parts is left alone. */
@@ -125,40 +125,40 @@ static void test_in_parts(void **state)
 
     (void) state;
     start_leased(6);
-    rig.hold.check = true;
-    rig.now_ns += NS_PER_MS;
+    fixture.hold.check = true;
+    fixture.now_ns += NS_PER_MS;
     ev.u.listed.is_clean = true;
-    ev.u.listed.started_ns = rig.now_ns;
+    ev.u.listed.started_ns = fixture.now_ns;
     ev.u.listed.is_partial = true;
     ev.u.listed.seen = seen;
     ev.u.listed.count = 2;
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
     assert_int_equal(held_checks(), 0);
-    rig.now_ns += NS_PER_MS;
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t5", 0, false);
-    assert_int_equal(rig_count(&rig, POOL_PARKED), 1);
+    fixture.now_ns += NS_PER_MS;
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "t5", 0, false);
+    assert_int_equal(fixture_count(&fixture, POOL_PARKED), 1);
     ev.u.listed.is_later = true;
     ev.u.listed.seen = &seen[2];
     ev.u.listed.count = 1;
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
     assert_int_equal(held_checks(), 0);
     ev.u.listed.count = 0;
     ev.u.listed.look = BOXES / 2;
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
     ev.u.listed.is_partial = false;
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
     assert_int_equal(held_checks(), 2); /* 4 and 6 */
-    assert_int_equal(rig.facts[POOL_FACT_MISSING], 1);
-    assert_false(pool_is_all_listed(rig.pool, 0));
-    rig_answer_all(&rig, POOL_FX_CHECK, true);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), 5);
-    assert_true(pool_is_settled(rig.pool, 0));
+    assert_int_equal(fixture.facts[POOL_FACT_MISSING], 1);
+    assert_false(pool_is_all_listed(fixture.pool, 0));
+    fixture_answer_all(&fixture, POOL_FX_CHECK, true);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), 5);
+    assert_true(pool_is_settled(fixture.pool, 0));
 }
 
 static void list_later(const struct pool_seen *seen, size_t count)
 {
-    rig.now_ns += 60 * NS_PER_S;
-    rig_list(&rig, true, seen, count);
+    fixture.now_ns += 60 * NS_PER_S;
+    fixture_list(&fixture, true, seen, count);
 }
 
 /* A failed check proves nothing, however often; but a box that three listings in a row do not show
@@ -169,20 +169,20 @@ static void test_unknown_keeps(void **state)
 
     (void) state;
     start_leased(1);
-    rig.verdict = POOL_UNKNOWN;
+    fixture.verdict = POOL_UNKNOWN;
     list_later(NULL, 0);
     list_later(NULL, 0);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 2);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 2);
     list_later(&seen, 1); /* there it is: all forgotten */
     list_later(NULL, 0);
-    rig_list(&rig, false, NULL, 0);
+    fixture_list(&fixture, false, NULL, 0);
     list_later(NULL, 0);
     for (unsigned i = 0; i < 10; i++) /* several wrong listings shortly after each other count as
                                        * one */
-        rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), 1);
+        fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), 1);
     list_later(NULL, 0);
-    assert_int_equal(rig_count(&rig, POOL_LEASED), 0);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED), 0);
 }
 
 /* Until then another listing is wanted. */
@@ -193,32 +193,32 @@ static void test_what_a_listing_leaves_open(void **state)
 
     (void) state;
     restore(1, POOL_LEASED);
-    rig_start(&rig);
-    assert_false(pool_is_settled(rig.pool, 0)); /* not listed yet */
-    assert_true(pool_is_settled(rig.pool, 1));
-    rig_list(&rig, true, seen, 1);
-    assert_true(pool_is_settled(rig.pool, 0));
-    rig_list(&rig, true, seen, 2); /* a box that no row knows */
-    assert_false(pool_is_settled(rig.pool, 0));
-    rig_list(&rig, true, seen, 2);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
-    rig_list(&rig, true, seen, 1);
-    assert_true(pool_is_settled(rig.pool, 0));
-    rig.verdict = POOL_UNKNOWN;
-    rig_list(&rig, true, NULL, 0);
-    assert_false(pool_is_settled(rig.pool, 0));
-    rig_list(&rig, true, seen, 1);
-    assert_true(pool_is_settled(rig.pool, 0));
-    rig_stop(&rig);
-    rig_init(&rig);
-    rig.pool = pool_new(&rig.config);
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
-    rig_start(&rig);
-    rig_list(&rig, true, NULL, 0); /* its maker is slow to undo it */
-    assert_false(pool_is_settled(rig.pool, 0));
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, NULL, 0);
-    assert_true(pool_is_settled(rig.pool, 0));
+    fixture_start(&fixture);
+    assert_false(pool_is_settled(fixture.pool, 0)); /* not listed yet */
+    assert_true(pool_is_settled(fixture.pool, 1));
+    fixture_list(&fixture, true, seen, 1);
+    assert_true(pool_is_settled(fixture.pool, 0));
+    fixture_list(&fixture, true, seen, 2); /* a box that no row knows */
+    assert_false(pool_is_settled(fixture.pool, 0));
+    fixture_list(&fixture, true, seen, 2);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 1);
+    fixture_list(&fixture, true, seen, 1);
+    assert_true(pool_is_settled(fixture.pool, 0));
+    fixture.verdict = POOL_UNKNOWN;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_false(pool_is_settled(fixture.pool, 0));
+    fixture_list(&fixture, true, seen, 1);
+    assert_true(pool_is_settled(fixture.pool, 0));
+    fixture_stop(&fixture);
+    fixture_init(&fixture);
+    fixture.pool = pool_new(&fixture.config);
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &intent));
+    fixture_start(&fixture);
+    fixture_list(&fixture, true, NULL, 0); /* its maker is slow to undo it */
+    assert_false(pool_is_settled(fixture.pool, 0));
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_true(pool_is_settled(fixture.pool, 0));
 }
 
 /* Its owner gets no answer about it before the backend has answered. */
@@ -228,13 +228,13 @@ static void test_owner_waits_for_the_answer(void **state)
 
     (void) state;
     start_leased(4);
-    rig.hold.check = true;
-    rig_list(&rig, true, NULL, 0);
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 4); /* one question for both */
-    rig_answer_all(&rig, POOL_FX_CHECK, true);
-    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_KEPT);
+    fixture.hold.check = true;
+    fixture_list(&fixture, true, NULL, 0);
+    a = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 4); /* one question for both */
+    fixture_answer_all(&fixture, POOL_FX_CHECK, true);
+    assert_int_equal(fixture_reply(&fixture, a)->u.reply.source, POOL_SRC_KEPT);
 }
 
 static void test_blank_is_not_given_meanwhile(void **state)
@@ -242,22 +242,22 @@ static void test_blank_is_not_given_meanwhile(void **state)
     uint64_t a;
 
     (void) state;
-    rig.pool = pool_free(rig.pool);
-    rig.config.profiles[0].warm_min = 5;
-    rig.config.profiles[0].warm_max = 5;
-    rig.config.max_boxes = 5;
-    rig_start(&rig);
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 5);
-    rig.hold.check = true;
-    rig_list(&rig, true, NULL, 0);
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 5); /* they may be there all the same */
-    assert_true(rig_answer(&rig, POOL_FX_CHECK, true));
-    assert_int_equal(rig_code(&rig, a), SP_OK);
-    rig.verdict = POOL_DEAD;
-    rig_answer_all(&rig, POOL_FX_CHECK, true);
-    assert_int_equal(rig.facts[POOL_FACT_LOST], 4);
+    fixture.pool = pool_free(fixture.pool);
+    fixture.config.profiles[0].warm_min = 5;
+    fixture.config.profiles[0].warm_max = 5;
+    fixture.config.max_boxes = 5;
+    fixture_start(&fixture);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 5);
+    fixture.hold.check = true;
+    fixture_list(&fixture, true, NULL, 0);
+    a = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 5); /* they may be there all the same */
+    assert_true(fixture_answer(&fixture, POOL_FX_CHECK, true));
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
+    fixture.verdict = POOL_DEAD;
+    fixture_answer_all(&fixture, POOL_FX_CHECK, true);
+    assert_int_equal(fixture.facts[POOL_FACT_LOST], 4);
 }
 
 /* The first listing after a start: no box has been seen yet. */
@@ -271,29 +271,30 @@ static void test_after_a_restart(void **state)
         restore(i, i % 2 == 0 ? POOL_LEASED : POOL_PARKED);
     for (unsigned i = 21; i <= 24; i++)
         restore(i, POOL_BLANK);
-    rig_start(&rig);
-    rig.hold.check = true;
-    rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
-    a = rig_acquire(&rig, "u", "t2", NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    rig.hold.check = false;
-    rig_answer_all(&rig, POOL_FX_CHECK, true);
-    assert_int_equal(rig.facts[POOL_FACT_LOST], 0);
-    assert_int_equal(rig.facts[POOL_FACT_ADOPTED], 20);
-    assert_int_equal(rig_count(&rig, POOL_LEASED) + rig_count(&rig, POOL_PARKED), 20);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
+    fixture_start(&fixture);
+    fixture.hold.check = true;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture.facts[POOL_FACT_LOST], 0);
+    a = fixture_acquire(&fixture, "u", "t2", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    fixture.hold.check = false;
+    fixture_answer_all(&fixture, POOL_FX_CHECK, true);
+    assert_int_equal(fixture.facts[POOL_FACT_LOST], 0);
+    assert_int_equal(fixture.facts[POOL_FACT_ADOPTED], 20);
+    assert_int_equal(fixture_count(&fixture, POOL_LEASED) + fixture_count(&fixture, POOL_PARKED),
+                     20);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
     /* Blank ones wait for a listing, which shows their labels, and then for their probe. */
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 4);
-    assert_int_equal(rig.effects[POOL_FX_PROBE], 0);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 4);
+    assert_int_equal(fixture.effects[POOL_FX_PROBE], 0);
     for (unsigned i = 0; i < 4; i++) {
         seen[i] = seen_of(21 + i);
         seen[i].sandbox_id[0] = '\0';
         seen[i].thread[0] = '\0';
         seen[i].user[0] = '\0';
     }
-    rig_list(&rig, true, seen, 4);
-    assert_int_equal(rig.effects[POOL_FX_PROBE], 4);
+    fixture_list(&fixture, true, seen, 4);
+    assert_int_equal(fixture.effects[POOL_FX_PROBE], 4);
 }
 
 /* What was being made when the daemon stopped, and what cannot be destroyed. */
@@ -303,18 +304,18 @@ static void test_intent_and_stuck_destroy(void **state)
     struct pool_box deleting = {.id = {2}, .state = POOL_DOOMED, .spec_hash = 1};
 
     (void) state;
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &intent));
-    assert_true(pool_restore_box(rig.pool, rig.now_ns, &deleting));
-    rig.hold.destroy = true;
-    rig_start(&rig);
-    assert_true(rig_answer(&rig, POOL_FX_DESTROY, false));
-    rig_list(&rig, true, NULL, 0); /* alive, says the backend */
-    assert_int_equal(rig_count(&rig, POOL_INTENT), 1);
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, NULL, 0);
-    assert_null(pool_find_box(rig.pool, intent.id));
-    assert_null(pool_find_box(rig.pool, deleting.id));
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &intent));
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &deleting));
+    fixture.hold.destroy = true;
+    fixture_start(&fixture);
+    assert_true(fixture_answer(&fixture, POOL_FX_DESTROY, false));
+    fixture_list(&fixture, true, NULL, 0); /* alive, says the backend */
+    assert_int_equal(fixture_count(&fixture, POOL_INTENT), 1);
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 1);
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_null(pool_find_box(fixture.pool, intent.id));
+    assert_null(pool_find_box(fixture.pool, deleting.id));
 }
 
 /* Missing while its release is being written: asked when that is done. */
@@ -322,48 +323,48 @@ static void test_missing_while_it_is_parked(void **state)
 {
     (void) state;
     start_leased(5);
-    rig.hold.store = true;
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
-    rig.now_ns += NS_PER_MS;
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 4);
-    rig_answer_all(&rig, POOL_FX_STORE, true);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 5);
-    assert_null(rig_box(&rig, "t1"));
+    fixture.hold.store = true;
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "t1", 0, false);
+    fixture.now_ns += NS_PER_MS;
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 4);
+    fixture_answer_all(&fixture, POOL_FX_STORE, true);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 5);
+    assert_null(fixture_box(&fixture, "t1"));
 }
 
 /* It died while it started, and nobody reported it: its probe would wait for a minute. */
 static void test_missing_while_it_starts(void **state)
 {
     (void) state;
-    rig_start(&rig);
-    rig.hold.probe = true;
-    (void) rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
-    assert_int_equal(rig_count(&rig, POOL_STARTING), 1);
-    rig.now_ns += NS_PER_MS;
-    rig.hold.create = true; /* the next one */
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, NULL, 0);
-    assert_int_equal(rig.effects[POOL_FX_CHECK], 1);
-    assert_int_equal(rig_count(&rig, POOL_STARTING), 0);
+    fixture_start(&fixture);
+    fixture.hold.probe = true;
+    (void) fixture_acquire(&fixture, "u", "t1", 60 * NS_PER_S);
+    assert_int_equal(fixture_count(&fixture, POOL_STARTING), 1);
+    fixture.now_ns += NS_PER_MS;
+    fixture.hold.create = true; /* the next one */
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture.effects[POOL_FX_CHECK], 1);
+    assert_int_equal(fixture_count(&fixture, POOL_STARTING), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_part_of_them, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_in_parts, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_after_a_restart, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_empty_but_all_run, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_empty_and_all_dead, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_part_of_them, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_in_parts, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_keeps, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_listing_leaves_open, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_owner_waits_for_the_answer, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_after_a_restart, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  * forget. */
 #include <stdio.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 enum {
     ROOM = 1024, /* with max_boxes 8 */
@@ -21,8 +21,8 @@ static const char *id_of(uint64_t principal, unsigned i)
 static void end(uint64_t principal, unsigned from, unsigned to)
 {
     for (unsigned i = from; i < to; i++)
-        pool_restore_past(rig.pool, id_of(principal, i), 1, POOL_END_DIED, principal);
-    assert_null(pool_check(rig.pool));
+        pool_restore_past(fixture.pool, id_of(principal, i), 1, POOL_END_DIED, principal);
+    assert_null(pool_check(fixture.pool));
 }
 
 static unsigned known(uint64_t principal, unsigned to)
@@ -30,7 +30,7 @@ static unsigned known(uint64_t principal, unsigned to)
     unsigned found = 0;
 
     for (unsigned i = 0; i < to; i++)
-        found += pool_find_past(rig.pool, id_of(principal, i), NULL, NULL) == POOL_END_DIED;
+        found += pool_find_past(fixture.pool, id_of(principal, i), NULL, NULL) == POOL_END_DIED;
     return found;
 }
 
@@ -39,22 +39,22 @@ static void test_flood_of_another(void **state)
     uint64_t principal = 0;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     end(VICTIM, 0, 100);
     end(FLOODER, 0, 5 * ROOM);
     assert_int_equal(known(VICTIM, 100), 100);
     assert_int_equal(known(FLOODER, 5 * ROOM), ROOM - 100);
-    assert_int_equal(pool_find_past(rig.pool, id_of(FLOODER, 5 * ROOM - 1), NULL, &principal),
+    assert_int_equal(pool_find_past(fixture.pool, id_of(FLOODER, 5 * ROOM - 1), NULL, &principal),
                      POOL_END_DIED);
     assert_int_equal(principal, FLOODER);
-    assert_int_equal(pool_find_past(rig.pool, id_of(FLOODER, 0), NULL, NULL), POOL_END_NONE);
+    assert_int_equal(pool_find_past(fixture.pool, id_of(FLOODER, 0), NULL, NULL), POOL_END_NONE);
 }
 
 /* Alone it has all of the room; with others no more than they. */
 static void test_equal_shares(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     end(VICTIM, 0, 2 * ROOM);
     assert_int_equal(known(VICTIM, 2 * ROOM), ROOM);
     end(VICTIM + 1, 0, 2 * ROOM);
@@ -70,7 +70,7 @@ static void test_equal_shares(void **state)
 static void test_many_principals(void **state)
 {
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     for (unsigned i = 0; i < 3 * ROOM; i++)
         end(FLOODER + i, 0, 1);
     assert_int_equal(known(FLOODER + 3 * ROOM - 1, 1), 1);
@@ -84,27 +84,27 @@ static void test_id_changes_hands(void **state)
     uint64_t principal = 0;
 
     (void) state;
-    rig_start(&rig);
-    pool_restore_past(rig.pool, "s-shared", 1, POOL_END_DIED, VICTIM);
-    pool_restore_past(rig.pool, "s-shared", 2, POOL_END_DIED, FLOODER);
+    fixture_start(&fixture);
+    pool_restore_past(fixture.pool, "s-shared", 1, POOL_END_DIED, VICTIM);
+    pool_restore_past(fixture.pool, "s-shared", 2, POOL_END_DIED, FLOODER);
     end(FLOODER, 0, ROOM);
-    assert_int_equal(pool_find_past(rig.pool, "s-shared", NULL, NULL), POOL_END_NONE);
-    pool_restore_past(rig.pool, "s-shared", 3, POOL_END_DIED, VICTIM);
+    assert_int_equal(pool_find_past(fixture.pool, "s-shared", NULL, NULL), POOL_END_NONE);
+    pool_restore_past(fixture.pool, "s-shared", 3, POOL_END_DIED, VICTIM);
     end(FLOODER, 0, 2 * ROOM);
-    assert_int_equal(pool_find_past(rig.pool, "s-shared", NULL, &principal), POOL_END_DIED);
+    assert_int_equal(pool_find_past(fixture.pool, "s-shared", NULL, &principal), POOL_END_DIED);
     assert_int_equal(principal, VICTIM);
-    (void) rig_acquire(&rig, "u", "shared", NS_PER_S);
-    assert_int_equal(rig_box(&rig, "shared")->generation, 4);
-    assert_null(pool_check(rig.pool));
+    (void) fixture_acquire(&fixture, "u", "shared", NS_PER_S);
+    assert_int_equal(fixture_box(&fixture, "shared")->generation, 4);
+    assert_null(pool_check(fixture.pool));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_flood_of_another, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_equal_shares, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_many_principals, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_id_changes_hands, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_flood_of_another, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_equal_shares, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_many_principals, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_id_changes_hands, fixture_setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

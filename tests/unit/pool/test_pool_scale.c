@@ -1,19 +1,15 @@
 /* test_pool_scale.c - what one operation costs does not depend on how many boxes there are and how many
  * callers wait. Two pools, one small and one large, are asked in turns; the medians of the times are
  * compared, with a bound that is generous enough for a busy machine. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "pool/pool.h"
 #include "sandpool/errors.h"
+#include "tests/lib/unit.h"
 
 enum {
     SMALL = 100,
@@ -26,7 +22,7 @@ enum {
 };
 #define BOUND 1.6
 
-struct world {
+struct fixture {
     struct pool *pool;
     uint64_t now_ns;
     uint64_t req;
@@ -36,7 +32,7 @@ struct world {
     uint64_t sink;
 };
 
-static struct world worlds[2];
+static struct fixture fixtures[2];
 
 static uint64_t clock_ns(void)
 {
@@ -46,7 +42,7 @@ static uint64_t clock_ns(void)
     return (uint64_t) ts.tv_sec * NS_PER_S + (uint64_t) ts.tv_nsec;
 }
 
-static void answer(struct world *w, const struct pool_fx *fx)
+static void answer(struct fixture *w, const struct pool_fx *fx)
 {
     struct pool_event *ev = &w->queue[w->len];
 
@@ -95,7 +91,7 @@ static void answer(struct world *w, const struct pool_fx *fx)
     w->len++;
 }
 
-static void send_event(struct world *w, const struct pool_event *first)
+static void send_event(struct fixture *w, const struct pool_event *first)
 {
     static struct pool_fx fx;
     struct pool_event ev = *first;
@@ -114,7 +110,7 @@ static void send_event(struct world *w, const struct pool_event *first)
 }
 
 /* Boxes of one principal each, but for a few of principal 7; then one profile of which many wait. */
-static void make_world(struct world *w, unsigned boxes, unsigned waiters)
+static void make_fixture(struct fixture *w, unsigned boxes, unsigned waiters)
 {
     struct pool_config *config = calloc(1, sizeof(*config));
     struct pool_event wake = {.kind = POOL_EV_WAKE};
@@ -171,7 +167,7 @@ static void make_world(struct world *w, unsigned boxes, unsigned waiters)
     }
 }
 
-static void on_box(struct world *w, enum pool_event_kind kind, unsigned box, bool want_destroy)
+static void on_box(struct fixture *w, enum pool_event_kind kind, unsigned box, bool want_destroy)
 {
     struct pool_event ev = {.kind = kind};
 
@@ -184,7 +180,7 @@ static void on_box(struct world *w, enum pool_event_kind kind, unsigned box, boo
     send_event(w, &ev);
 }
 
-static void acquire(struct world *w, unsigned box, uint64_t principal)
+static void acquire(struct fixture *w, unsigned box, uint64_t principal)
 {
     struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
 
@@ -199,31 +195,31 @@ static void acquire(struct world *w, unsigned box, uint64_t principal)
     send_event(w, &ev);
 }
 
-static void do_renew(struct world *w)
+static void do_renew(struct fixture *w)
 {
     on_box(w, POOL_EV_RENEW, 2, false);
 }
 
-static void do_reclaim(struct world *w)
+static void do_reclaim(struct fixture *w)
 {
     acquire(w, 1, 7);
     on_box(w, POOL_EV_RELEASE, 1, false);
 }
 
-static void do_warm(struct world *w)
+static void do_warm(struct fixture *w)
 {
     acquire(w, 9999999, 8);
     on_box(w, POOL_EV_RELEASE, 9999999, true);
 }
 
-static void do_get(struct world *w)
+static void do_get(struct fixture *w)
 {
     const struct pool_box *b = pool_find_sandbox(w->pool, "s2");
 
     w->sink += b != NULL ? pool_profile(w->pool, b->profile)->backend : 0;
 }
 
-static void do_view(struct world *w)
+static void do_view(struct fixture *w)
 {
     struct pool_profile_view view;
 
@@ -231,13 +227,13 @@ static void do_view(struct world *w)
     w->sink += view.waiting;
 }
 
-static void do_list_own(struct world *w)
+static void do_list_own(struct fixture *w)
 {
     for (const struct pool_box *b = pool_first_of(w->pool, 7, 0); b != NULL; b = pool_next_of(b))
         w->sink += b->generation;
 }
 
-static void do_page(struct world *w)
+static void do_page(struct fixture *w)
 {
     size_t at;
     const struct pool_box *b = pool_first(w->pool, 40, &at);
@@ -254,7 +250,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double ratio_of(void (*work)(struct world *w))
+static double ratio_of(void (*work)(struct fixture *w))
 {
     uint64_t took[2][ROUNDS];
 
@@ -262,10 +258,10 @@ static double ratio_of(void (*work)(struct world *w))
         for (unsigned which = 0; which < 2; which++) {
             uint64_t start_ns;
 
-            work(&worlds[which]); /* what the other one has pushed out of the caches comes back */
+            work(&fixtures[which]); /* what the other one has pushed out of the caches comes back */
             start_ns = clock_ns();
             for (unsigned i = 0; i < BATCH; i++)
-                work(&worlds[which]);
+                work(&fixtures[which]);
             took[which][round] = clock_ns() - start_ns;
         }
     for (unsigned which = 0; which < 2; which++)
@@ -277,7 +273,7 @@ static void test_cost_of_operations(void **state)
 {
     static const struct {
         const char *name;
-        void (*work)(struct world *w);
+        void (*work)(struct fixture *w);
     } works[] = {{"renew", do_renew},
                  {"release and acquire, parked", do_reclaim},
                  {"warm acquire and end", do_warm},
@@ -288,8 +284,8 @@ static void test_cost_of_operations(void **state)
     bool is_flat = true;
 
     (void) state;
-    make_world(&worlds[0], SMALL, SMALL);
-    make_world(&worlds[1], BIG, WAITERS);
+    make_fixture(&fixtures[0], SMALL, SMALL);
+    make_fixture(&fixtures[1], BIG, WAITERS);
     for (size_t i = 0; i < ARRAY_LEN(works); i++) {
         double ratio = ratio_of(works[i].work);
 
@@ -300,7 +296,7 @@ static void test_cost_of_operations(void **state)
         is_flat = is_flat && ratio <= BOUND;
     }
     for (unsigned i = 0; i < 2; i++)
-        worlds[i].pool = pool_free(worlds[i].pool);
+        fixtures[i].pool = pool_free(fixtures[i].pool);
     assert_true(is_flat);
 }
 

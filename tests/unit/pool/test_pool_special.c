@@ -3,20 +3,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rig.h"
+#include "fixture.h"
 
 static const struct pool_acquire special = {.is_special = true, .principal = 0};
 
 static uint64_t ask(const char *who, uint64_t wait_ns)
 {
-    return rig_acquire_with(&rig, "u", who, wait_ns, &special);
+    return fixture_acquire_with(&fixture, "u", who, wait_ns, &special);
 }
 
 static unsigned total(void)
 {
     struct pool_stats stats;
 
-    pool_get_stats(rig.pool, &stats);
+    pool_get_stats(fixture.pool, &stats);
     return stats.total;
 }
 
@@ -28,13 +28,13 @@ static void test_never_a_blank_box(void **state)
     uint64_t a;
 
     (void) state;
-    rig.config.profiles[0].warm_min = 2;
-    rig.config.profiles[0].warm_max = 2;
-    rig_start(&rig);
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 2);
-    rig.hold.store = true;
-    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &with);
-    fx = rig_held(&rig, POOL_FX_STORE);
+    fixture.config.profiles[0].warm_min = 2;
+    fixture.config.profiles[0].warm_max = 2;
+    fixture_start(&fixture);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 2);
+    fixture.hold.store = true;
+    a = fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &with);
+    fx = fixture_held(&fixture, POOL_FX_STORE);
     assert_int_equal(fx->u.store.what, POOL_WRITE_BOX);
     assert_int_equal(fx->snapshot.state, POOL_INTENT);
     assert_string_equal(fx->snapshot.sandbox_id, "s-t1");
@@ -42,21 +42,21 @@ static void test_never_a_blank_box(void **state)
     assert_string_equal(fx->snapshot.thread, "t1");
     assert_true(fx->snapshot.principal == 5 && fx->snapshot.generation == 1);
     assert_true(fx->snapshot.made_with == 77);
-    rig.hold.create = true;
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 2);
-    assert_true(rig_answer(&rig, POOL_FX_STORE, true));
-    fx = rig_held(&rig, POOL_FX_CREATE);
+    fixture.hold.create = true;
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 2);
+    assert_true(fixture_answer(&fixture, POOL_FX_STORE, true));
+    fx = fixture_held(&fixture, POOL_FX_CREATE);
     assert_string_equal(fx->snapshot.sandbox_id, "s-t1");
-    rig.hold.store = false;
-    assert_true(rig_answer(&rig, POOL_FX_CREATE, true));
-    assert_int_equal(rig_code(&rig, a), SP_OK);
-    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_COLD);
-    assert_true(rig_reply(&rig, a)->snapshot.made_with == 77);
-    assert_int_equal(rig_count(&rig, POOL_BLANK), 2);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 3); /* and no other was made for the target */
-    assert_int_equal(rig.effects[POOL_FX_BIND], 0);
-    a = rig_acquire_with(&rig, "u", "t1", 0, &with);
-    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_KEPT);
+    fixture.hold.store = false;
+    assert_true(fixture_answer(&fixture, POOL_FX_CREATE, true));
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
+    assert_int_equal(fixture_reply(&fixture, a)->u.reply.source, POOL_SRC_COLD);
+    assert_true(fixture_reply(&fixture, a)->snapshot.made_with == 77);
+    assert_int_equal(fixture_count(&fixture, POOL_BLANK), 2);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 3); /* and no other was made for the target */
+    assert_int_equal(fixture.effects[POOL_FX_BIND], 0);
+    a = fixture_acquire_with(&fixture, "u", "t1", 0, &with);
+    assert_int_equal(fixture_reply(&fixture, a)->u.reply.source, POOL_SRC_KEPT);
 }
 
 static void test_parked_is_served(void **state)
@@ -64,13 +64,13 @@ static void test_parked_is_served(void **state)
     uint64_t a;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     (void) ask("t1", NS_PER_S);
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t1", 0, false);
-    assert_int_equal(rig_count(&rig, POOL_PARKED), 1);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "t1", 0, false);
+    assert_int_equal(fixture_count(&fixture, POOL_PARKED), 1);
     a = ask("t1", NS_PER_S);
-    assert_int_equal(rig_reply(&rig, a)->u.reply.source, POOL_SRC_PARKED);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+    assert_int_equal(fixture_reply(&fixture, a)->u.reply.source, POOL_SRC_PARKED);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 1);
 }
 
 static void test_acquires_of_a_thread_share_it(void **state)
@@ -78,19 +78,19 @@ static void test_acquires_of_a_thread_share_it(void **state)
     uint64_t reqs[4];
 
     (void) state;
-    rig.config.max_boxes = 1;
-    rig.hold.create = true;
-    rig_start(&rig);
+    fixture.config.max_boxes = 1;
+    fixture.hold.create = true;
+    fixture_start(&fixture);
     for (int i = 0; i < 3; i++)
         reqs[i] = ask("t1", NS_PER_S);
-    reqs[3] = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
-    rig_abandon(&rig, reqs[0]);
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
-    assert_int_equal(rig_code(&rig, reqs[0]), -1000);
+    reqs[3] = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 1);
+    fixture_abandon(&fixture, reqs[0]);
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
+    assert_int_equal(fixture_code(&fixture, reqs[0]), -1000);
     for (int i = 1; i < 4; i++) {
-        assert_int_equal(rig_code(&rig, reqs[i]), SP_OK);
-        assert_true(rig_reply(&rig, reqs[i])->box.v == rig_box(&rig, "t1")->id.v);
+        assert_int_equal(fixture_code(&fixture, reqs[i]), SP_OK);
+        assert_true(fixture_reply(&fixture, reqs[i])->box.v == fixture_box(&fixture, "t1")->id.v);
     }
     assert_int_equal(total(), 1);
 }
@@ -103,17 +103,18 @@ static void test_who_joins_whom(void **state)
     uint64_t b;
 
     (void) state;
-    rig.config.max_boxes = 1;
-    rig_start(&rig);
+    fixture.config.max_boxes = 1;
+    fixture_start(&fixture);
     (void) ask("holds", NS_PER_S);
-    a = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig_code(&rig, ask("t1", NS_PER_S)), SP_SPEC_CONFLICT);
+    a = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, ask("t1", NS_PER_S)), SP_SPEC_CONFLICT);
     b = ask("t2", NS_PER_S);
-    assert_int_equal(rig_code(&rig, rig_acquire_with(&rig, "u", "t2", NS_PER_S, &other)),
-                     SP_SPEC_CONFLICT);
-    assert_int_equal(rig_code(&rig, rig_acquire(&rig, "u", "t2", NS_PER_S)), -1000);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    assert_int_equal(rig_code(&rig, b), -1000);
+    assert_int_equal(
+        fixture_code(&fixture, fixture_acquire_with(&fixture, "u", "t2", NS_PER_S, &other)),
+        SP_SPEC_CONFLICT);
+    assert_int_equal(fixture_code(&fixture, fixture_acquire(&fixture, "u", "t2", NS_PER_S)), -1000);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    assert_int_equal(fixture_code(&fixture, b), -1000);
 }
 
 /* The heir of a special one is special if there is one; else it takes any box. */
@@ -125,22 +126,22 @@ static void test_heirs(void **state)
     uint64_t c;
 
     (void) state;
-    rig.config.max_boxes = 1;
-    rig.config.profiles[0].warm_min = 1;
-    rig.config.profiles[0].warm_max = 1;
-    rig_start(&rig);
-    rig.hold.destroy = true; /* the blank box goes, but its place is not free yet */
+    fixture.config.max_boxes = 1;
+    fixture.config.profiles[0].warm_min = 1;
+    fixture.config.profiles[0].warm_max = 1;
+    fixture_start(&fixture);
+    fixture.hold.destroy = true; /* the blank box goes, but its place is not free yet */
     a = ask("t1", NS_PER_S);
-    b = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &plain);
+    b = fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &plain);
     c = ask("t1", NS_PER_S);
-    assert_int_equal(rig_count(&rig, POOL_DESTROYING), 1);
-    rig_abandon(&rig, a);
-    rig.hold.create = true;
-    rig_answer_all(&rig, POOL_FX_DESTROY, true);
-    assert_string_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.sandbox_id, "s-t1");
-    rig_abandon(&rig, c);
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
-    assert_int_equal(rig_code(&rig, b), SP_OK); /* it waited for that box already */
+    assert_int_equal(fixture_count(&fixture, POOL_DESTROYING), 1);
+    fixture_abandon(&fixture, a);
+    fixture.hold.create = true;
+    fixture_answer_all(&fixture, POOL_FX_DESTROY, true);
+    assert_string_equal(fixture_held(&fixture, POOL_FX_CREATE)->snapshot.sandbox_id, "s-t1");
+    fixture_abandon(&fixture, c);
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
+    assert_int_equal(fixture_code(&fixture, b), SP_OK); /* it waited for that box already */
     assert_int_equal(total(), 1);
 }
 
@@ -150,18 +151,18 @@ static void test_plain_heir_takes_a_blank_box(void **state)
     uint64_t b;
 
     (void) state;
-    rig.config.profiles[0].warm_min = 1;
-    rig.config.profiles[0].warm_max = 1;
-    rig.config.profiles[0].create_max = 1;
-    rig_start(&rig);
-    rig.hold.create = true;
+    fixture.config.profiles[0].warm_min = 1;
+    fixture.config.profiles[0].warm_max = 1;
+    fixture.config.profiles[0].create_max = 1;
+    fixture_start(&fixture);
+    fixture.hold.create = true;
     (void) ask("t0", NS_PER_S); /* all that may be made at once */
     a = ask("t1", NS_PER_S);
-    b = rig_acquire(&rig, "u", "t1", NS_PER_S);
-    assert_int_equal(rig_code(&rig, b), -1000);
-    rig_abandon(&rig, a);
-    assert_int_equal(rig_code(&rig, b), SP_OK);
-    assert_int_equal(rig_reply(&rig, b)->u.reply.source, POOL_SRC_WARM);
+    b = fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, b), -1000);
+    fixture_abandon(&fixture, a);
+    assert_int_equal(fixture_code(&fixture, b), SP_OK);
+    assert_int_equal(fixture_reply(&fixture, b)->u.reply.source, POOL_SRC_WARM);
 }
 
 static void test_gone_before_the_create(void **state)
@@ -169,13 +170,13 @@ static void test_gone_before_the_create(void **state)
     uint64_t a;
 
     (void) state;
-    rig_start(&rig);
-    rig.hold.store = true;
+    fixture_start(&fixture);
+    fixture.hold.store = true;
     a = ask("t1", NS_PER_S);
-    rig_abandon(&rig, a);
-    rig.hold.store = false;
-    rig_answer_all(&rig, POOL_FX_STORE, true);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    fixture_abandon(&fixture, a);
+    fixture.hold.store = false;
+    fixture_answer_all(&fixture, POOL_FX_STORE, true);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 0);
     assert_int_equal(total(), 0);
 }
 
@@ -184,21 +185,22 @@ static void test_gone_while_it_is_made(void **state)
     uint64_t a;
 
     (void) state;
-    rig.hold.create = true;
-    rig_start(&rig);
+    fixture.hold.create = true;
+    fixture_start(&fixture);
     a = ask("t1", NS_PER_S);
-    rig_abandon(&rig, a);
-    assert_int_equal(rig_count(&rig, POOL_CREATING), 1); /* the backend is not asked two things */
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
-    assert_int_equal(rig.effects[POOL_FX_PROBE], 0);
+    fixture_abandon(&fixture, a);
+    assert_int_equal(fixture_count(&fixture, POOL_CREATING),
+                     1); /* the backend is not asked two things */
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 1);
+    assert_int_equal(fixture.effects[POOL_FX_PROBE], 0);
     assert_int_equal(total(), 0);
     a = ask("t2", NS_PER_S); /* back in time */
-    rig_abandon(&rig, a);
+    fixture_abandon(&fixture, a);
     a = ask("t2", NS_PER_S);
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 2);
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 2);
 }
 
 static void test_deadline_while_it_starts(void **state)
@@ -207,17 +209,17 @@ static void test_deadline_while_it_starts(void **state)
     uint64_t b;
 
     (void) state;
-    rig.hold.probe = true;
-    rig_start(&rig);
+    fixture.hold.probe = true;
+    fixture_start(&fixture);
     a = ask("t1", NS_PER_S);
     b = ask("t1", 3 * NS_PER_S);
-    rig_advance(&rig, 2 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), SP_ACQUIRE_TIMEOUT);
-    assert_int_equal(rig_count(&rig, POOL_STARTING), 1);
-    rig_advance(&rig, 2 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, b), SP_ACQUIRE_TIMEOUT);
+    fixture_advance(&fixture, 2 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a), SP_ACQUIRE_TIMEOUT);
+    assert_int_equal(fixture_count(&fixture, POOL_STARTING), 1);
+    fixture_advance(&fixture, 2 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, b), SP_ACQUIRE_TIMEOUT);
     assert_int_equal(total(), 0);
-    rig_answer_all(&rig, POOL_FX_PROBE, true); /* too late */
+    fixture_answer_all(&fixture, POOL_FX_PROBE, true); /* too late */
     assert_int_equal(total(), 0);
 }
 
@@ -227,13 +229,13 @@ static void test_deadline_met_on_the_way(void **state)
     uint64_t a;
 
     (void) state;
-    rig.hold.probe = true;
-    rig_start(&rig);
+    fixture.hold.probe = true;
+    fixture_start(&fixture);
     a = ask("t1", NS_PER_S);
-    assert_int_equal(rig_count(&rig, POOL_STARTING), 1);
-    rig.now_ns += 2 * NS_PER_S;
-    rig_mode(&rig, POOL_PAUSED, false);
-    assert_int_equal(rig_code(&rig, a), SP_PAUSED);
+    assert_int_equal(fixture_count(&fixture, POOL_STARTING), 1);
+    fixture.now_ns += 2 * NS_PER_S;
+    fixture_mode(&fixture, POOL_PAUSED, false);
+    assert_int_equal(fixture_code(&fixture, a), SP_PAUSED);
     assert_int_equal(total(), 0);
 }
 
@@ -243,30 +245,30 @@ static void test_undone_leases(void **state)
     uint64_t a;
 
     (void) state;
-    rig_start(&rig);
+    fixture_start(&fixture);
     a = ask("t1", NS_PER_S);
-    ev.box = rig_reply(&rig, a)->box;
-    ev.epoch = rig_reply(&rig, a)->snapshot.epoch;
-    rig_send(&rig, &ev);
-    assert_int_equal(rig_box(&rig, "t1")->state, POOL_PARKED); /* its caller may know it */
-    (void) rig_on(&rig, POOL_EV_DESTROY, "t1", 0, true);
+    ev.box = fixture_reply(&fixture, a)->box;
+    ev.epoch = fixture_reply(&fixture, a)->snapshot.epoch;
+    fixture_send(&fixture, &ev);
+    assert_int_equal(fixture_box(&fixture, "t1")->state, POOL_PARKED); /* its caller may know it */
+    (void) fixture_on(&fixture, POOL_EV_DESTROY, "t1", 0, true);
     assert_int_equal(total(), 0);
-    rig.hold.probe = true;
+    fixture.hold.probe = true;
     a = ask("t2", NS_PER_S);
-    rig.fail_store = true; /* the lease, not the intent */
-    rig_answer_all(&rig, POOL_FX_PROBE, true);
-    assert_int_equal(rig_code(&rig, a), SP_STORE_UNAVAILABLE);
-    rig.fail_store = false;
-    rig_advance(&rig, 5 * NS_PER_S);
+    fixture.fail_store = true; /* the lease, not the intent */
+    fixture_answer_all(&fixture, POOL_FX_PROBE, true);
+    assert_int_equal(fixture_code(&fixture, a), SP_STORE_UNAVAILABLE);
+    fixture.fail_store = false;
+    fixture_advance(&fixture, 5 * NS_PER_S);
     assert_int_equal(total(), 0);
-    rig.hold.store = true;
-    rig.hold.probe = false;
+    fixture.hold.store = true;
+    fixture.hold.probe = false;
     a = ask("t3", NS_PER_S);
-    while (rig_held(&rig, POOL_FX_STORE)->u.store.what != POOL_WRITE_LEASE)
-        assert_true(rig_answer(&rig, POOL_FX_STORE, true));
-    rig_abandon(&rig, a);
-    rig.hold.store = false;
-    rig_answer_all(&rig, POOL_FX_STORE, true);
+    while (fixture_held(&fixture, POOL_FX_STORE)->u.store.what != POOL_WRITE_LEASE)
+        assert_true(fixture_answer(&fixture, POOL_FX_STORE, true));
+    fixture_abandon(&fixture, a);
+    fixture.hold.store = false;
+    fixture_answer_all(&fixture, POOL_FX_STORE, true);
     assert_int_equal(total(), 0);
 }
 
@@ -275,20 +277,20 @@ static void test_cap_and_eviction(void **state)
     uint64_t a;
 
     (void) state;
-    rig.config.max_boxes = 2;
-    rig.config.profiles[0].warm_min = 1;
-    rig.config.profiles[0].warm_max = 1;
-    rig_start(&rig);
-    (void) rig_acquire(&rig, "u", "t0", NS_PER_S);
+    fixture.config.max_boxes = 2;
+    fixture.config.profiles[0].warm_min = 1;
+    fixture.config.profiles[0].warm_max = 1;
+    fixture_start(&fixture);
+    (void) fixture_acquire(&fixture, "u", "t0", NS_PER_S);
     assert_int_equal(total(), 2);
     a = ask("t1", NS_PER_S); /* the blank box makes room */
-    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
     assert_int_equal(total(), 2);
-    assert_int_equal(rig_code(&rig, ask("t2", 0)), SP_POOL_EXHAUSTED);
+    assert_int_equal(fixture_code(&fixture, ask("t2", 0)), SP_POOL_EXHAUSTED);
     a = ask("t2", NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t0", 0, false);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "t0", 0, false);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
 }
 
 /* One place, three acquires: the one that has waited longest gets it, whatever its kind. */
@@ -297,28 +299,29 @@ static void test_lines_and_turns(void **state)
     uint64_t reqs[4];
 
     (void) state;
-    rig.config.max_boxes = 1;
-    rig.config.profiles[0].park_ns = 0;
-    rig_start(&rig);
-    (void) rig_acquire(&rig, "u", "t0", NS_PER_S);
+    fixture.config.max_boxes = 1;
+    fixture.config.profiles[0].park_ns = 0;
+    fixture_start(&fixture);
+    (void) fixture_acquire(&fixture, "u", "t0", NS_PER_S);
     for (unsigned i = 0; i < 4; i++) {
         static const char *const who[] = {"a", "b", "c", "d"};
 
-        rig_advance(&rig, NS_PER_MS);
-        reqs[i] = rig_acquire_with(&rig, i == 3 ? "v" : "u", who[i], 60 * NS_PER_S,
-                                   i == 1 ? NULL : &special);
+        fixture_advance(&fixture, NS_PER_MS);
+        reqs[i] = fixture_acquire_with(&fixture, i == 3 ? "v" : "u", who[i], 60 * NS_PER_S,
+                                       i == 1 ? NULL : &special);
     }
-    (void) rig_on(&rig, POOL_EV_RELEASE, "t0", 0, true);
-    assert_int_equal(rig_code(&rig, reqs[0]), SP_OK);
-    assert_int_equal(rig_code(&rig, reqs[1]), -1000);
-    (void) rig_on(&rig, POOL_EV_RELEASE, "a", 0, true);
-    assert_int_equal(rig_code(&rig, reqs[1]), SP_OK);
-    assert_int_equal(rig_code(&rig, reqs[3]), -1000);
-    (void) rig_on(&rig, POOL_EV_RELEASE, "b", 0, true);
-    assert_int_equal(rig_code(&rig, reqs[3]), SP_OK); /* user v has its turn before u's second */
-    assert_int_equal(rig_code(&rig, reqs[2]), -1000);
-    (void) rig_on(&rig, POOL_EV_RELEASE, "d", 0, true);
-    assert_int_equal(rig_code(&rig, reqs[2]), SP_OK);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "t0", 0, true);
+    assert_int_equal(fixture_code(&fixture, reqs[0]), SP_OK);
+    assert_int_equal(fixture_code(&fixture, reqs[1]), -1000);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "a", 0, true);
+    assert_int_equal(fixture_code(&fixture, reqs[1]), SP_OK);
+    assert_int_equal(fixture_code(&fixture, reqs[3]), -1000);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "b", 0, true);
+    assert_int_equal(fixture_code(&fixture, reqs[3]),
+                     SP_OK); /* user v has its turn before u's second */
+    assert_int_equal(fixture_code(&fixture, reqs[2]), -1000);
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "d", 0, true);
+    assert_int_equal(fixture_code(&fixture, reqs[2]), SP_OK);
 }
 
 static void test_failures_open_the_circuit(void **state)
@@ -326,19 +329,19 @@ static void test_failures_open_the_circuit(void **state)
     uint64_t a;
 
     (void) state;
-    rig.fail_create = true;
-    rig_start(&rig);
+    fixture.fail_create = true;
+    fixture_start(&fixture);
     a = ask("t1", 60 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
-    rig_advance(&rig, 10 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, a), SP_BACKEND_UNAVAILABLE);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 3); /* as many as the breaker allows */
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 1);
+    fixture_advance(&fixture, 10 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, a), SP_BACKEND_UNAVAILABLE);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 3); /* as many as the breaker allows */
     assert_int_equal(total(), 0);
-    rig.fail_create = false;
-    rig_advance(&rig, 60 * NS_PER_S);
-    assert_int_equal(rig_code(&rig, ask("t1", NS_PER_S)), SP_OK);
-    assert_int_equal(rig.facts[POOL_FACT_BREAKER_CLOSED], 1);
+    fixture.fail_create = false;
+    fixture_advance(&fixture, 60 * NS_PER_S);
+    assert_int_equal(fixture_code(&fixture, ask("t1", NS_PER_S)), SP_OK);
+    assert_int_equal(fixture.facts[POOL_FACT_BREAKER_CLOSED], 1);
 }
 
 /* A request that cannot be fulfilled is answered at once, and does not count against the
@@ -353,24 +356,24 @@ static void test_a_request_that_cannot_be_fulfilled(void **state)
     uint64_t c;
 
     (void) state;
-    rig.config.profiles[0].warm_min = 1;
-    rig.config.profiles[0].warm_max = 1;
-    rig_start(&rig);
-    rig.hold.create = true;
-    a = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
-    b = rig_acquire_with(&rig, "u", "t1", 60 * NS_PER_S, &with);
-    c = rig_acquire(&rig, "u", "t1", 60 * NS_PER_S);
-    ev.box = rig_held(&rig, POOL_FX_CREATE)->box;
-    ev.epoch = rig_held(&rig, POOL_FX_CREATE)->epoch;
+    fixture.config.profiles[0].warm_min = 1;
+    fixture.config.profiles[0].warm_max = 1;
+    fixture_start(&fixture);
+    fixture.hold.create = true;
+    a = fixture_acquire_with(&fixture, "u", "t1", 60 * NS_PER_S, &with);
+    b = fixture_acquire_with(&fixture, "u", "t1", 60 * NS_PER_S, &with);
+    c = fixture_acquire(&fixture, "u", "t1", 60 * NS_PER_S);
+    ev.box = fixture_held(&fixture, POOL_FX_CREATE)->box;
+    ev.epoch = fixture_held(&fixture, POOL_FX_CREATE)->epoch;
     ev.u.failed.code = SP_FORBIDDEN;
     snprintf(ev.u.failed.reason, sizeof(ev.u.failed.reason), "not that directory");
-    rig_send(&rig, &ev);
-    assert_int_equal(rig_code(&rig, a), SP_FORBIDDEN);
-    assert_string_equal(rig_reply(&rig, a)->reason, "not that directory");
-    assert_int_equal(rig_code(&rig, b), SP_FORBIDDEN);
-    assert_int_equal(rig_code(&rig, c), SP_OK); /* it did not ask for it */
-    assert_int_equal(rig_reply(&rig, c)->u.reply.source, POOL_SRC_WARM);
-    pool_get_profile(rig.pool, rig.now_ns, 0, &view);
+    fixture_send(&fixture, &ev);
+    assert_int_equal(fixture_code(&fixture, a), SP_FORBIDDEN);
+    assert_string_equal(fixture_reply(&fixture, a)->reason, "not that directory");
+    assert_int_equal(fixture_code(&fixture, b), SP_FORBIDDEN);
+    assert_int_equal(fixture_code(&fixture, c), SP_OK); /* it did not ask for it */
+    assert_int_equal(fixture_reply(&fixture, c)->u.reply.source, POOL_SRC_WARM);
+    pool_get_profile(fixture.pool, fixture.now_ns, 0, &view);
     assert_int_equal(view.failures, 0);
 }
 
@@ -379,19 +382,19 @@ static void test_modes(void **state)
     uint64_t a;
 
     (void) state;
-    rig.hold.create = true;
-    rig_start(&rig);
+    fixture.hold.create = true;
+    fixture_start(&fixture);
     a = ask("t1", 60 * NS_PER_S);
-    rig_mode(&rig, POOL_PAUSED, false);
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
-    assert_int_equal(rig_code(&rig, a), -1000);
-    rig_mode(&rig, POOL_RUNNING, false);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 1);
+    fixture_mode(&fixture, POOL_PAUSED, false);
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
+    assert_int_equal(fixture_code(&fixture, a), -1000);
+    fixture_mode(&fixture, POOL_RUNNING, false);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 1);
     a = ask("t2", 60 * NS_PER_S);
-    rig_mode(&rig, POOL_DRAINING, true);
-    assert_int_equal(rig_code(&rig, a), SP_DRAINING);
-    rig_answer_all(&rig, POOL_FX_CREATE, true);
+    fixture_mode(&fixture, POOL_DRAINING, true);
+    assert_int_equal(fixture_code(&fixture, a), SP_DRAINING);
+    fixture_answer_all(&fixture, POOL_FX_CREATE, true);
     assert_int_equal(total(), 1);
 }
 
@@ -422,48 +425,55 @@ static void test_intents_after_a_crash(void **state)
     (void) state;
     memcpy(seen[0].sandbox_id, rows[0].sandbox_id, sizeof(seen[0].sandbox_id));
     memcpy(seen[1].sandbox_id, rows[1].sandbox_id, sizeof(seen[1].sandbox_id));
-    rig.config.restore_max = 8;
-    rig.pool = pool_new(&rig.config);
+    fixture.config.restore_max = 8;
+    fixture.pool = pool_new(&fixture.config);
     for (size_t i = 0; i < 3; i++)
-        assert_true(pool_restore_box(rig.pool, rig.now_ns, &rows[i]));
-    rig.hold.probe = true;
-    rig_start(&rig);
+        assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &rows[i]));
+    fixture.hold.probe = true;
+    fixture_start(&fixture);
     a = ask("t1", 60 * NS_PER_S);
-    rig.verdict = POOL_DEAD;
-    rig_list(&rig, true, seen, 2);
-    assert_int_equal(rig_code(&rig, a), -1000); /* it must prove itself first */
-    rig_answer_all(&rig, POOL_FX_PROBE, true);
-    assert_int_equal(rig_code(&rig, a), SP_OK);
-    assert_true(rig_reply(&rig, a)->box.v == 1);
-    assert_true(rig_reply(&rig, a)->snapshot.generation == 2);
-    assert_true(rig_reply(&rig, a)->snapshot.made_with == 77);
-    assert_int_equal(rig.effects[POOL_FX_DESTROY], 1);
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, seen, 2);
+    assert_int_equal(fixture_code(&fixture, a), -1000); /* it must prove itself first */
+    fixture_answer_all(&fixture, POOL_FX_PROBE, true);
+    assert_int_equal(fixture_code(&fixture, a), SP_OK);
+    assert_true(fixture_reply(&fixture, a)->box.v == 1);
+    assert_true(fixture_reply(&fixture, a)->snapshot.generation == 2);
+    assert_true(fixture_reply(&fixture, a)->snapshot.made_with == 77);
+    assert_int_equal(fixture.effects[POOL_FX_DESTROY], 1);
     assert_int_equal(total(), 1);
-    assert_int_equal(rig.effects[POOL_FX_CREATE], 0);
+    assert_int_equal(fixture.effects[POOL_FX_CREATE], 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_never_a_blank_box, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_parked_is_served, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_acquires_of_a_thread_share_it, rig_setup,
-                                        rig_teardown),
-        cmocka_unit_test_setup_teardown(test_who_joins_whom, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_heirs, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_plain_heir_takes_a_blank_box, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_gone_before_the_create, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_gone_while_it_is_made, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_deadline_while_it_starts, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_deadline_met_on_the_way, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_undone_leases, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_cap_and_eviction, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_lines_and_turns, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_a_request_that_cannot_be_fulfilled, rig_setup,
-                                        rig_teardown),
-        cmocka_unit_test_setup_teardown(test_modes, rig_setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_intents_after_a_crash, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_never_a_blank_box, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_parked_is_served, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_acquires_of_a_thread_share_it, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_who_joins_whom, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_heirs, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_plain_heir_takes_a_blank_box, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_gone_before_the_create, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_gone_while_it_is_made, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_while_it_starts, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_deadline_met_on_the_way, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_undone_leases, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_cap_and_eviction, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_lines_and_turns, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_failures_open_the_circuit, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_that_cannot_be_fulfilled, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_modes, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_intents_after_a_crash, fixture_setup,
+                                        fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,17 +4,17 @@
 #include <string.h>
 
 #include "base/rand.h"
-#include "rig.h"
+#include "fixture.h"
 
 static int setup(void **state)
 {
     (void) state;
-    rig_init(&rig);
-    rig.config.max_boxes = 1;
-    rig.config.max_waiters = 200;
-    rig.config.profile_count = 2;
-    rig.config.profiles[1] = rig.config.profiles[0];
-    snprintf(rig.config.profiles[1].name, sizeof(rig.config.profiles[1].name), "other");
+    fixture_init(&fixture);
+    fixture.config.max_boxes = 1;
+    fixture.config.max_waiters = 200;
+    fixture.config.profile_count = 2;
+    fixture.config.profiles[1] = fixture.config.profiles[0];
+    snprintf(fixture.config.profiles[1].name, sizeof(fixture.config.profiles[1].name), "other");
     return 0;
 }
 
@@ -29,7 +29,7 @@ struct ask {
     unsigned passed[8]; /* how often each principal was served from its line meanwhile */
 };
 
-static struct ask asks[RIG_FX_MAX];
+static struct ask asks[FIXTURE_FX_MAX];
 static unsigned ask_count;
 
 static struct ask *ask(uint64_t principal, unsigned user, unsigned profile, bool is_special)
@@ -44,31 +44,31 @@ static struct ask *ask(uint64_t principal, unsigned user, unsigned profile, bool
     snprintf(name, sizeof(name), "u%u", user);
     snprintf(a->who, sizeof(a->who), "t%u", ask_count);
     ask_count++;
-    a->req = rig_acquire_with(&rig, name, a->who, 100 * NS_PER_S, &more);
+    a->req = fixture_acquire_with(&fixture, name, a->who, 100 * NS_PER_S, &more);
     return a;
 }
 
 static bool is_waiting(const struct ask *a)
 {
-    return !a->has_left && rig_code(&rig, a->req) == -1000;
+    return !a->has_left && fixture_code(&fixture, a->req) == -1000;
 }
 
 static void end(const struct ask *a)
 {
     struct pool_event ev = {.kind = POOL_EV_DESTROY};
 
-    rig.req++;
-    ev.req.v = rig.req;
+    fixture.req++;
+    ev.req.v = fixture.req;
     ev.u.on.is_operator = true;
     snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s-%s", a->who);
-    rig_send(&rig, &ev);
+    fixture_send(&fixture, &ev);
 }
 
 /* The only box ends, and another caller is served; which? */
 static struct ask *next(struct ask *holder)
 {
     struct ask *served = NULL;
-    bool waited[RIG_FX_MAX];
+    bool waited[FIXTURE_FX_MAX];
 
     for (unsigned i = 0; i < ask_count; i++)
         waited[i] = is_waiting(&asks[i]);
@@ -76,7 +76,7 @@ static struct ask *next(struct ask *holder)
     for (unsigned i = 0; i < ask_count; i++)
         if (waited[i] && !is_waiting(&asks[i])) {
             assert_null(served);
-            assert_int_equal(rig_code(&rig, asks[i].req), SP_OK);
+            assert_int_equal(fixture_code(&fixture, asks[i].req), SP_OK);
             served = &asks[i];
         }
     return served;
@@ -85,7 +85,7 @@ static struct ask *next(struct ask *holder)
 static struct ask *begin(void)
 {
     ask_count = 0;
-    rig_start(&rig);
+    fixture_start(&fixture);
     return ask(1, 0, 0, false);
 }
 
@@ -168,7 +168,7 @@ static void test_nobody_is_passed_over_twice(void **state)
         struct rand rand;
         struct ask *holder;
 
-        rig_stop(&rig);
+        fixture_stop(&fixture);
         (void) setup(NULL);
         rand_seed(&rand, seed);
         holder = begin();
@@ -184,7 +184,7 @@ static void test_nobody_is_passed_over_twice(void **state)
                 struct ask *left = &asks[rand_below(&rand, ask_count)];
 
                 if (is_waiting(left))
-                    rig_abandon(&rig, left->req);
+                    fixture_abandon(&fixture, left->req);
                 left->has_left = true;
             }
             served = next(holder);
@@ -203,33 +203,33 @@ static void test_shares_of_the_queue(void **state)
     struct ask *late;
 
     (void) state;
-    rig.config.max_waiters = 50;
-    rig.config.share_percent = 80;
+    fixture.config.max_waiters = 50;
+    fixture.config.share_percent = 80;
     (void) begin();
     while (is_waiting(ask(1, 0, 0, false)))
         first++;
     assert_int_equal(first, 40);
     late = &asks[ask_count - 1];
-    assert_int_equal(rig_code(&rig, late->req), SP_QUEUE_FULL);
-    assert_non_null(strstr(rig_reply(&rig, late->req)->reason, "share"));
+    assert_int_equal(fixture_code(&fixture, late->req), SP_QUEUE_FULL);
+    assert_non_null(strstr(fixture_reply(&fixture, late->req)->reason, "share"));
     while (is_waiting(ask(2, 0, 0, false)))
         second++;
     assert_true(second >= 5);
     assert_true(is_waiting(ask(3, 0, 0, false))); /* there is always room for one more */
     for (unsigned i = 1; i <= 20; i++)            /* what becomes free is for those who have less */
-        rig_abandon(&rig, asks[i].req);
+        fixture_abandon(&fixture, asks[i].req);
     assert_true(is_waiting(ask(2, 0, 0, false)));
 }
 
 static void test_one_alone_may_fill_a_small_queue(void **state)
 {
     (void) state;
-    rig.config.max_waiters = 3;
-    rig.config.share_percent = 90;
+    fixture.config.max_waiters = 3;
+    fixture.config.share_percent = 90;
     (void) begin();
     for (unsigned i = 0; i < 3; i++)
         assert_true(is_waiting(ask(1, 0, 0, false)));
-    assert_int_equal(rig_code(&rig, ask(1, 0, 0, false)->req), SP_QUEUE_FULL);
+    assert_int_equal(fixture_code(&fixture, ask(1, 0, 0, false)->req), SP_QUEUE_FULL);
 }
 
 /* The extras that a box is made with depend on what its profile's backend can apply later: a hash
@@ -241,28 +241,30 @@ static void test_heir_keeps_its_profile(void **state)
     uint64_t a;
 
     (void) state;
-    rig_start(&rig);
-    (void) rig_acquire(&rig, "u", "holds", NS_PER_S);
-    a = rig_acquire_with(&rig, "u", "t1", NS_PER_S, &with);
+    fixture_start(&fixture);
+    (void) fixture_acquire(&fixture, "u", "holds", NS_PER_S);
+    a = fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &with);
     with.profile = 1;
-    (void) rig_acquire_with(&rig, "u", "t1", NS_PER_S, &with);
-    rig_abandon(&rig, a);
-    rig.hold.create = true;
-    (void) rig_on(&rig, POOL_EV_RELEASE, "holds", 0, true);
-    assert_string_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.sandbox_id, "s-t1");
-    assert_int_equal(rig_held(&rig, POOL_FX_CREATE)->snapshot.profile, 1);
+    (void) fixture_acquire_with(&fixture, "u", "t1", NS_PER_S, &with);
+    fixture_abandon(&fixture, a);
+    fixture.hold.create = true;
+    (void) fixture_on(&fixture, POOL_EV_RELEASE, "holds", 0, true);
+    assert_string_equal(fixture_held(&fixture, POOL_FX_CREATE)->snapshot.sandbox_id, "s-t1");
+    assert_int_equal(fixture_held(&fixture, POOL_FX_CREATE)->snapshot.profile, 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_many_users_of_one_principal, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_many_in_another_profile, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_users_of_a_principal_take_turns, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup, rig_teardown),
-        cmocka_unit_test_setup_teardown(test_heir_keeps_its_profile, setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_users_of_one_principal, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_many_in_another_profile, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_users_of_a_principal_take_turns, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_is_passed_over_twice, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_shares_of_the_queue, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_one_alone_may_fill_a_small_queue, setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_heir_keeps_its_profile, setup, fixture_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

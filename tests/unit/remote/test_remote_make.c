@@ -1,52 +1,49 @@
 /* Boxes made by the `remote` backend on a provisioner that loses answers, refuses, or talks nonsense: nothing
  * is made twice, nothing that was made is forgotten, and the words of a refusal arrive. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/str.h"
-#include "tests/unit/remote/bench.h"
+#include "tests/lib/unit.h"
+#include "tests/unit/remote/provisioner.h"
 
 static void test_lost_answers(void **state)
 {
     static const char *const ways[] = {"lost",     "late:0.5",        "drop",
                                        "hang",     "done_status:500", "huge",
                                        "not_http", "done_status:502"};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
-        bench_set(rig, "{'rules': [{'on': 'create', 'do': '%s'}]}", ways[i]);
-        if (rig_create(rig, &r, &rig->profile) != SP_OK)
+        provisioner_set(fixture, "{'rules': [{'on': 'create', 'do': '%s'}]}", ways[i]);
+        if (fixture_create(fixture, &r, &fixture->profile) != SP_OK)
             fail_msg("%s: %s", ways[i], r.op.err.msg);
-        assert_int_equal(bench_count(rig), 1);
-        assert_int_equal(bench_made(rig, bench_name(&r.box)), 1);
-        assert_true(bench_asked(rig, "get", bench_name(&r.box)) > 0);
-        bench_verdict(rig, &r.box, BACKEND_ALIVE);
+        assert_int_equal(provisioner_count(fixture), 1);
+        assert_int_equal(provisioner_made(fixture, provisioner_name(&r.box)), 1);
+        assert_true(provisioner_asked(fixture, "get", provisioner_name(&r.box)) > 0);
+        provisioner_verdict(fixture, &r.box, BACKEND_ALIVE);
         if (strncmp(ways[i], "late", 4) == 0)
-            rig_pause(rig, 1000); /* what is made after its delete only a listing can find */
-        bench_destroy(rig, &r);
+            fixture_pause(fixture,
+                          1000); /* what is made after its delete only a listing can find */
+        provisioner_destroy(fixture, &r);
     }
-    assert_int_equal(bench_count(rig), 0);
+    assert_int_equal(provisioner_count(fixture), 0);
 }
 
 /* The answers to the questions are lost as well. */
 static void test_lost_for_long(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
-    bench_set(rig, "{'rules': [{'on': 'create', 'do': 'lost'}, {'on': 'get', 'do': 'drop'}, "
-                   "{'on': 'get', 'do': 'status:500'}, {'on': 'get', 'do': 'malformed'}, "
-                   "{'on': 'get', 'do': 'hang'}]}");
-    bench_create(rig, &r);
-    assert_int_equal(bench_made(rig, bench_name(&r.box)), 1);
-    bench_destroy(rig, &r);
+    provisioner_set(fixture,
+                    "{'rules': [{'on': 'create', 'do': 'lost'}, {'on': 'get', 'do': 'drop'}, "
+                    "{'on': 'get', 'do': 'status:500'}, {'on': 'get', 'do': 'malformed'}, "
+                    "{'on': 'get', 'do': 'hang'}]}");
+    provisioner_create(fixture, &r);
+    assert_int_equal(provisioner_made(fixture, provisioner_name(&r.box)), 1);
+    provisioner_destroy(fixture, &r);
 }
 
 static void test_answers_that_make_no_sense(void **state)
@@ -64,17 +61,17 @@ static void test_answers_that_make_no_sense(void **state)
                                        "set:container_id=7",
                                        "set:max_shell_sessions=\\\"a\\\"",
                                        "set:container_id=\\\"a b\\\""};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     char text[256];
 
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         (void) snprintf(text, sizeof(text), "{'rules': [{'on': 'create', 'do': '%s'}]}", ways[i]);
-        bench_set(rig, "%s", text);
-        assert_int_equal(rig_create(rig, &r, &rig->profile), SP_PROTOCOL);
+        provisioner_set(fixture, "%s", text);
+        assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_PROTOCOL);
         assert_true(strncmp(r.op.err.msg, "the provisioner's answer", 24) == 0);
-        bench_destroy(rig, &r); /* what was made is found by the id we gave it */
-        assert_int_equal(bench_count(rig), 0);
+        provisioner_destroy(fixture, &r); /* what was made is found by the id we gave it */
+        assert_int_equal(provisioner_count(fixture), 0);
     }
 }
 
@@ -92,83 +89,84 @@ static void test_refusals(void **state)
         {"echo_key", "the provisioner answered 400: (what it said repeats the key)"},
         {"status:404 Not Found", "the provisioner answered 404: Not Found"},
     };
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        bench_set(rig, "{'rules': [{'on': 'create', 'do': '%s'}]}", cases[i].how);
-        assert_int_equal(rig_create(rig, &r, &rig->profile), SP_BACKEND_FAILED);
+        provisioner_set(fixture, "{'rules': [{'on': 'create', 'do': '%s'}]}", cases[i].how);
+        assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_BACKEND_FAILED);
         assert_string_equal(r.op.err.msg, cases[i].words);
-        bench_destroy(rig, &r);
+        provisioner_destroy(fixture, &r);
     }
 }
 
 /* What was refused for sure needs no delete, so that a wrong key does not fill the pool with rows. */
 static void test_wrong_key(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
-    size_t deletes = bench_asked(rig, "delete", NULL);
+    size_t deletes = provisioner_asked(fixture, "delete", NULL);
 
-    bench_set(rig, "{'key': 'another'}");
-    assert_int_equal(rig_create(rig, &r, &rig->profile), SP_BACKEND_FAILED);
-    bench_destroy(rig, &r);
-    assert_int_equal(bench_asked(rig, "delete", NULL), deletes);
-    bench_set(rig, "{'key': '" BENCH_KEY "'}");
+    provisioner_set(fixture, "{'key': 'another'}");
+    assert_int_equal(fixture_create(fixture, &r, &fixture->profile), SP_BACKEND_FAILED);
+    provisioner_destroy(fixture, &r);
+    assert_int_equal(provisioner_asked(fixture, "delete", NULL), deletes);
+    provisioner_set(fixture, "{'key': '" PROVISIONER_KEY "'}");
 }
 
 static void test_still_terminating(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create first;
     struct backend_create second;
 
-    bench_special(rig, &first, "feedfacefeedface");
-    bench_set(rig, "{'lingers_s': 1}");
-    bench_reopen(rig);
-    bench_set(rig, "{'rules': [{'on': 'create', 'do': 'status:409 is still Terminating', "
-                   "'times': 3}]}");
-    bench_special(rig, &second, "feedfacefeedface");
-    bench_destroy(rig, &second);
+    provisioner_special(fixture, &first, "feedfacefeedface");
+    provisioner_set(fixture, "{'lingers_s': 1}");
+    provisioner_reopen(fixture);
+    provisioner_set(fixture, "{'rules': [{'on': 'create', 'do': 'status:409 is still Terminating', "
+                             "'times': 3}]}");
+    provisioner_special(fixture, &second, "feedfacefeedface");
+    provisioner_destroy(fixture, &second);
     /* for ever: what it said is in the error */
-    bench_set(rig, "{'rules': [{'on': 'create', 'do': 'status:409 is still Terminating', "
-                   "'times': -1}]}");
-    bench_start_special(rig, &second, "feedfacefeedface", NULL, rig_deadline(rig, 1500));
-    rig_wait(rig);
+    provisioner_set(fixture, "{'rules': [{'on': 'create', 'do': 'status:409 is still Terminating', "
+                             "'times': -1}]}");
+    provisioner_start_special(fixture, &second, "feedfacefeedface", NULL,
+                              fixture_deadline(fixture, 1500));
+    fixture_wait(fixture);
     assert_int_equal(second.op.result, SP_TIMEOUT);
     assert_non_null(strstr(second.op.err.msg, "is still Terminating"));
-    bench_destroy(rig, &second);
+    provisioner_destroy(fixture, &second);
 }
 
 static void test_dead_leftovers(void **state)
 {
     static const char *const words[] = {"NotFound", "Failed", "Succeeded"};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-        bench_set(rig, "{'add': {'id': 'aaaabbbbccccdddd'}}");
-        bench_set(rig, "{'box': {'id': 'aaaabbbbccccdddd', 'status': '%s'}}", words[i]);
-        bench_special(rig, &r, "aaaabbbbccccdddd");
-        bench_verdict(rig, &r.box, BACKEND_ALIVE);
-        bench_destroy(rig, &r);
-        assert_false(bench_has(rig, "aaaabbbbccccdddd"));
+        provisioner_set(fixture, "{'add': {'id': 'aaaabbbbccccdddd'}}");
+        provisioner_set(fixture, "{'box': {'id': 'aaaabbbbccccdddd', 'status': '%s'}}", words[i]);
+        provisioner_special(fixture, &r, "aaaabbbbccccdddd");
+        provisioner_verdict(fixture, &r.box, BACKEND_ALIVE);
+        provisioner_destroy(fixture, &r);
+        assert_false(provisioner_has(fixture, "aaaabbbbccccdddd"));
     }
 }
 
 static void test_too_few_sessions(void **state)
 {
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
 
-    bench_set(rig, "{'sessions': 3}");
-    assert_int_equal(rig_create(rig, &r, &rig->slow), SP_BACKEND_FAILED);
+    provisioner_set(fixture, "{'sessions': 3}");
+    assert_int_equal(fixture_create(fixture, &r, &fixture->slow), SP_BACKEND_FAILED);
     assert_string_equal(r.op.err.msg,
                         "the box has 3 shell sessions, remote.max_shell_sessions asks for 7");
-    bench_destroy(rig, &r);
-    bench_set(rig, "{'old': true}"); /* one that does not report it is believed */
-    assert_int_equal(rig_create(rig, &r, &rig->slow), SP_OK);
-    bench_destroy(rig, &r);
+    provisioner_destroy(fixture, &r);
+    provisioner_set(fixture, "{'old': true}"); /* one that does not report it is believed */
+    assert_int_equal(fixture_create(fixture, &r, &fixture->slow), SP_OK);
+    provisioner_destroy(fixture, &r);
 }
 
 static const char *request_of(const struct json_doc *doc, const char *name, const char *field)
@@ -191,16 +189,16 @@ static void test_what_is_passed_on(void **state)
         MOUNT("/srv/b", "/5", false), MOUNT("/srv/b", "/6", false), MOUNT("/srv/b", "/7", false),
         MOUNT("/srv/b", "/8", false), MOUNT("/srv/b", "/9", false)};
     struct backend_extras extras = {.mounts = mounts, .mount_count = 2};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct json_doc *doc;
     const struct json *passed;
 
-    str_copy_cut(rig->profile.mounts, sizeof(rig->profile.mounts), "/srv/c:/c:ro");
-    bench_start_special(rig, &r, "0123456789abcdef", &extras, rig_soon(rig));
-    rig_wait(rig);
+    str_copy_cut(fixture->profile.mounts, sizeof(fixture->profile.mounts), "/srv/c:/c:ro");
+    provisioner_start_special(fixture, &r, "0123456789abcdef", &extras, fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_equal(r.op.result, SP_OK);
-    doc = bench_control(rig, "{}");
+    doc = provisioner_control(fixture, "{}");
     assert_string_equal(request_of(doc, "0123456789abcdef", "thread_id"), "thread-1");
     assert_string_equal(request_of(doc, "0123456789abcdef", "user_id"),
                         "ann---co-11cb66248ba55cc7");
@@ -213,13 +211,13 @@ static void test_what_is_passed_on(void **state)
     assert_string_equal(json_str(json_get(json_at(passed, 2), "container_path")), "/b");
     assert_false(json_bool(json_get(json_at(passed, 2), "read_only")));
     (void) json_doc_free(doc);
-    bench_destroy(rig, &r);
+    provisioner_destroy(fixture, &r);
 
     extras.mount_count = 10; /* and one of the profile */
-    bench_start_special(rig, &r, "0123456789abcdef", &extras, rig_soon(rig));
-    rig_wait(rig);
+    provisioner_start_special(fixture, &r, "0123456789abcdef", &extras, fixture_soon(fixture));
+    fixture_wait(fixture);
     assert_int_equal(r.op.result, SP_INVALID_FIELD);
-    bench_destroy(rig, &r);
+    provisioner_destroy(fixture, &r);
 }
 
 static void test_ids_that_cannot_be(void **state)
@@ -231,20 +229,20 @@ static void test_ids_that_cannot_be(void **state)
                                       "a.b",
                                       "sp-00112233-0123456789abcdef",
                                       "0123456789012345678901234567890123456789012345678901"};
-    struct rig *rig = *state;
+    struct fixture *fixture = *state;
     struct backend_create r;
     struct backend_box found;
 
     for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
-        bench_start_special(rig, &r, ids[i], NULL, rig_soon(rig));
-        rig_wait(rig);
+        provisioner_start_special(fixture, &r, ids[i], NULL, fixture_soon(fixture));
+        fixture_wait(fixture);
         assert_int_equal(r.op.result, SP_INVALID_FIELD);
-        bench_destroy(rig, &r);
+        provisioner_destroy(fixture, &r);
     }
-    assert_false(rig_discover(rig, "odd id/with?signs&=%", &found));
+    assert_false(fixture_discover(fixture, "odd id/with?signs&=%", &found));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, bench_set_up, bench_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, provisioner_set_up, provisioner_tear_down)
 
 int main(void)
 {

@@ -1,25 +1,21 @@
 /* sandpool-sim as a program: its API on the socket, the watch for deaths, and its end. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/json.h"
 #include "base/str.h"
 #include "loop/httpc.h"
 #include "sim/deaths.h"
-#include "tests/unit/sim/program.h"
+#include "tests/lib/process.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/lib/unit.h"
 
 struct fixture {
     struct loop loop;
     struct httpc *http;
-    struct program sim;
+    struct process sim;
     char dir[64];
     char socket[96];
     size_t pending;
@@ -35,9 +31,9 @@ static int set_up(void **state)
 
     assert_int_equal(loop_init(&f->loop, NULL), SP_OK);
     assert_int_equal(httpc_new(&f->loop, &limits, &f->http, NULL), SP_OK);
-    program_make_dir(f->dir);
+    tmpdir_make(f->dir);
     (void) snprintf(f->socket, sizeof(f->socket), "%s/sim.sock", f->dir);
-    program_start(&f->sim, argv);
+    process_start(&f->sim, argv);
     *state = f;
     return 0;
 }
@@ -54,8 +50,8 @@ static int tear_down(void **state)
     struct fixture *f = *state;
 
     if (f->sim.pid > 0)
-        assert_int_equal(program_stop(&f->sim, SIGTERM), 0);
-    program_remove_dir(f->dir);
+        assert_int_equal(process_stop(&f->sim, SIGTERM), 0);
+    tmpdir_remove(f->dir);
     httpc_close(f->http, on_closed, f);
     loop_run(&f->loop);
     loop_fini(&f->loop);
@@ -283,7 +279,7 @@ static void test_ends_with_answers_under_way(void **state)
         if (is_watching != NULL)
             break;
     }
-    assert_int_equal(program_stop(&f->sim, SIGTERM), 0);
+    assert_int_equal(process_stop(&f->sim, SIGTERM), 0);
     wait_until_left(f, 0);
     assert_int_not_equal(hanging.http.op.result, SP_OK);
     assert_int_not_equal(destroying.http.op.result, SP_OK);
@@ -299,15 +295,15 @@ static void test_bad_options(void **state)
                                          {"sandpool-sim", "--socket", "s", "--port", "x", NULL},
                                          {"sandpool-sim", "--socket", "s", "more", NULL}};
     const char *const nowhere[] = {"sandpool-sim", "--socket", "/nonexistent/dir/s", NULL};
-    struct program p;
+    struct process p;
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        program_spawn(&p, bad[i]);
-        assert_int_equal(program_stop(&p, 0), 2);
+        process_spawn(&p, bad[i]);
+        assert_int_equal(process_stop(&p, 0), 2);
     }
-    program_spawn(&p, nowhere);
-    assert_int_equal(program_stop(&p, 0), 1);
+    process_spawn(&p, nowhere);
+    assert_int_equal(process_stop(&p, 0), 1);
 }
 
 int main(void)

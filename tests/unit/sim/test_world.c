@@ -1,18 +1,13 @@
 /* The simulated machine on a clock that the test moves. */
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "sim/wire.h"
 #include "sim/world.h"
+#include "tests/lib/unit.h"
 
 struct fixture {
     struct rt rt;

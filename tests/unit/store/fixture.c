@@ -41,7 +41,9 @@ static void on_state(void *ctx, bool is_up, const char *reason)
 
 void fixture_init(struct fixture *f)
 {
-    fixture_init_in(f, "/tmp");
+    const char *top = getenv("TMPDIR");
+
+    fixture_init_in(f, top == NULL ? "/tmp" : top);
 }
 
 void fixture_init_in(struct fixture *f, const char *parent)

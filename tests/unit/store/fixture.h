@@ -3,16 +3,11 @@
 #ifndef TESTS_UNIT_STORE_FIXTURE_H
 #define TESTS_UNIT_STORE_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/rt.h"
 #include "store/store.h"
+#include "tests/lib/unit.h"
 
 #define FIXTURE_WAIT_MS 20000
 #define FIXTURE_WALL_MS 1000000ULL
@@ -38,7 +33,7 @@ struct put {
 };
 
 void fixture_init(struct fixture *f);
-void fixture_init_in(struct fixture *f, const char *parent); /* else it is /tmp */
+void fixture_init_in(struct fixture *f, const char *parent); /* else it is $TMPDIR */
 void fixture_fini(struct fixture *f); /* closes the store and removes the directory */
 /* cmocka's setup and teardown, with the fixture as the state. */
 int fixture_setup(void **state);

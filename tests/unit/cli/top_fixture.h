@@ -1,6 +1,6 @@
-/* top_world.h - answers of a daemon for the tests of `sandpool top`. */
-#ifndef TOP_WORLD_H
-#define TOP_WORLD_H
+/* top_fixture.h - answers of a daemon for the tests of `sandpool top`. */
+#ifndef TOP_FIXTURE_H
+#define TOP_FIXTURE_H
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,10 @@
-/* program.c - a child process for a test: started, awaited, stopped by its pid. */
-#include "tests/unit/sim/program.h"
+/* process.c - a child process for a test: started, awaited, stopped by its pid. */
+#include "tests/lib/process.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 enum { PATIENCE_MS = 10000 };
 
@@ -34,7 +29,7 @@ static void become(const char *const *argv, int out_fd)
     _exit(127);
 }
 
-void program_spawn(struct program *p, const char *const *argv)
+void process_spawn(struct process *p, const char *const *argv)
 {
     int fds[2];
 
@@ -48,16 +43,16 @@ void program_spawn(struct program *p, const char *const *argv)
     p->out_fd = fds[0];
 }
 
-void program_start(struct program *p, const char *const *argv)
+void process_start(struct process *p, const char *const *argv)
 {
     size_t len = 0;
 
-    program_spawn(p, argv);
+    process_spawn(p, argv);
     while (len + 1 < sizeof(p->line)) {
         struct pollfd waiting = {.fd = p->out_fd, .events = POLLIN};
 
         if (poll(&waiting, 1, PATIENCE_MS) != 1 || read(p->out_fd, &p->line[len], 1) != 1) {
-            (void) program_stop(p, SIGKILL);
+            (void) process_stop(p, SIGKILL);
             fail_msg("%s did not come up", argv[0]);
         }
         if (p->line[len] == '\n')
@@ -67,7 +62,7 @@ void program_start(struct program *p, const char *const *argv)
     p->line[len] = '\0';
 }
 
-int program_stop(struct program *p, int signum)
+int process_stop(struct process *p, int signum)
 {
     int status = 0;
 
@@ -79,29 +74,11 @@ int program_stop(struct program *p, int signum)
             (void) kill(p->pid, SIGKILL);
             (void) waitpid(p->pid, &status, 0);
             p->pid = 0;
-            fail_msg("a program did not stop");
+            fail_msg("a process did not stop");
         }
         (void) usleep(5000);
     }
     (void) close(p->out_fd);
     p->pid = 0;
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-void program_make_dir(char *dst)
-{
-    (void) snprintf(dst, 64, "/tmp/sandpool-test-XXXXXX");
-    assert_non_null(mkdtemp(dst));
-}
-
-void program_remove_dir(const char *dir)
-{
-    DIR *d = opendir(dir);
-
-    assert_non_null(d);
-    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
-    (void) closedir(d);
-    assert_int_equal(rmdir(dir), 0);
 }

@@ -1,25 +1,20 @@
-/* cli_world.h - the whole program against a server that answers from a script: what is asked, what is
+/* fixture.h - the whole program against a server that answers from a script: what is asked, what is
  * printed, and with which code it ends. */
-#ifndef TESTS_UNIT_CLI_CLI_WORLD_H
-#define TESTS_UNIT_CLI_CLI_WORLD_H
+#ifndef TESTS_UNIT_CLI_FIXTURE_H
+#define TESTS_UNIT_CLI_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-/* after the four above */
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "cli/cli.h"
+#include "tests/lib/unit.h"
 #include "tests/unit/client/script_server.h"
 
 enum { STEPS_MAX = 8 };
 
 /* A daemon with answers, the program run once, and what came of it. */
-struct world {
+struct fixture {
     struct step steps[STEPS_MAX];
     char *answers[STEPS_MAX];
     size_t count;
@@ -29,7 +24,7 @@ struct world {
     int code;
 };
 
-static inline void will_answer(struct world *w, int status, const char *body)
+static inline void will_answer(struct fixture *w, int status, const char *body)
 {
     char *text = NULL;
 
@@ -43,7 +38,7 @@ static inline void will_answer(struct world *w, int status, const char *body)
 
 #define RUN(w, ...) run(w, (const char *const[]){"sandpool", __VA_ARGS__, NULL})
 
-static inline void run(struct world *w, const char *const *argv)
+static inline void run(struct fixture *w, const char *const *argv)
 {
     size_t len;
     FILE *out = open_memstream(&w->out, &len);
@@ -64,7 +59,7 @@ static inline void run(struct world *w, const char *const *argv)
 }
 
 /* The n-th request must begin so and end so. */
-static inline void expect_request(const struct world *w, unsigned n, const char *head,
+static inline void expect_request(const struct fixture *w, unsigned n, const char *head,
                                   const char *body)
 {
     const char *text = script_server_request(w->server, n);
@@ -76,7 +71,7 @@ static inline void expect_request(const struct world *w, unsigned n, const char 
     assert_string_equal(end + 4, body);
 }
 
-static inline void finish(struct world *w)
+static inline void finish(struct fixture *w)
 {
     script_server_free(w->server);
     for (size_t i = 0; i < w->count; i++)

@@ -1,27 +1,27 @@
-/* rig.c - performs effects at once, or keeps those that the test holds. The invariants are checked
+/* fixture.c - performs effects at once, or keeps those that the test holds. The invariants are checked
  * after every step. */
-#include "rig.h"
+#include "fixture.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct rig rig;
+struct fixture fixture;
 
-int rig_setup(void **state)
+int fixture_setup(void **state)
 {
     (void) state;
-    rig_init(&rig);
+    fixture_init(&fixture);
     return 0;
 }
 
-int rig_teardown(void **state)
+int fixture_teardown(void **state)
 {
     (void) state;
-    rig_stop(&rig);
+    fixture_stop(&fixture);
     return 0;
 }
 
-void rig_init(struct rig *r)
+void fixture_init(struct fixture *r)
 {
     struct pool_profile *c = &r->config.profiles[0];
 
@@ -50,21 +50,21 @@ void rig_init(struct rig *r)
     c->breaker_after = 3;
 }
 
-void rig_start(struct rig *r)
+void fixture_start(struct fixture *r)
 {
     struct pool_event ev = {.kind = POOL_EV_WAKE};
 
     if (r->pool == NULL)
         r->pool = pool_new(&r->config);
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-void rig_stop(struct rig *r)
+void fixture_stop(struct fixture *r)
 {
     r->pool = pool_free(r->pool);
 }
 
-static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx, bool is_ok)
+static struct pool_event answer_to(const struct fixture *r, const struct pool_fx *fx, bool is_ok)
 {
     struct pool_event ev = {.box = fx->box, .epoch = fx->epoch};
     int code = is_ok ? SP_OK : SP_BACKEND_FAILED;
@@ -123,7 +123,7 @@ static struct pool_event answer_to(const struct rig *r, const struct pool_fx *fx
     return ev;
 }
 
-static bool is_held(const struct rig *r, enum pool_fx_kind kind)
+static bool is_held(const struct fixture *r, enum pool_fx_kind kind)
 {
     const bool held[POOL_FX_COUNT] = {
         [POOL_FX_STORE] = r->hold.store,       [POOL_FX_CREATE] = r->hold.create,
@@ -135,11 +135,11 @@ static bool is_held(const struct rig *r, enum pool_fx_kind kind)
     return held[kind];
 }
 
-static void take(struct rig *r, const struct pool_fx *fx)
+static void take(struct fixture *r, const struct pool_fx *fx)
 {
     r->effects[fx->kind]++;
     if (fx->kind == POOL_FX_REPLY) {
-        assert_true(fx->req.v < RIG_FX_MAX);
+        assert_true(fx->req.v < FIXTURE_FX_MAX);
         assert_false(r->has_reply[fx->req.v]);
         r->has_reply[fx->req.v] = true;
         r->replies[fx->req.v] = *fx;
@@ -154,7 +154,7 @@ static void take(struct rig *r, const struct pool_fx *fx)
     if (fx->kind == POOL_FX_BIND || fx->kind == POOL_FX_FREEZE)
         return;
     if (fx->kind == POOL_FX_AGAIN) {
-        assert_true(r->queue_len < RIG_FX_MAX);
+        assert_true(r->queue_len < FIXTURE_FX_MAX);
         r->queue[r->queue_len] =
             (struct pool_event){.kind = POOL_EV_ACQUIRE, .req = fx->req, .u.acquire = *fx->u.again};
         r->queue_len++;
@@ -163,19 +163,19 @@ static void take(struct rig *r, const struct pool_fx *fx)
     if (fx->kind == POOL_FX_STORE)
         r->writes[fx->u.store.what]++;
     if (is_held(r, fx->kind)) {
-        assert_true(r->held_count < RIG_FX_MAX);
+        assert_true(r->held_count < FIXTURE_FX_MAX);
         r->held[r->held_count] = *fx;
         r->held_count++;
         return;
     }
-    assert_true(r->queue_len < RIG_FX_MAX);
+    assert_true(r->queue_len < FIXTURE_FX_MAX);
     r->queue[r->queue_len] = answer_to(r, fx,
                                        !(fx->kind == POOL_FX_STORE && r->fail_store) &&
                                            !(fx->kind == POOL_FX_CREATE && r->fail_create));
     r->queue_len++;
 }
 
-static void step(struct rig *r, const struct pool_event *ev)
+static void step(struct fixture *r, const struct pool_event *ev)
 {
     static struct pool_fx fx;
     const char *why;
@@ -188,7 +188,7 @@ static void step(struct rig *r, const struct pool_event *ev)
         fail_msg("%s", why);
 }
 
-void rig_send(struct rig *r, const struct pool_event *ev)
+void fixture_send(struct fixture *r, const struct pool_event *ev)
 {
     step(r, ev);
     for (unsigned i = 0; r->queue_len > 0; i++) {
@@ -201,7 +201,7 @@ void rig_send(struct rig *r, const struct pool_event *ev)
     }
 }
 
-void rig_advance(struct rig *r, uint64_t by_ns)
+void fixture_advance(struct fixture *r, uint64_t by_ns)
 {
     uint64_t until_ns = r->now_ns + by_ns;
     struct pool_event ev = {.kind = POOL_EV_WAKE};
@@ -209,13 +209,13 @@ void rig_advance(struct rig *r, uint64_t by_ns)
     for (unsigned i = 0; pool_next_wake(r->pool) <= until_ns; i++) {
         assert_true(i < 10000);
         r->now_ns = MAX_OF(r->now_ns, pool_next_wake(r->pool));
-        rig_send(r, &ev);
+        fixture_send(r, &ev);
     }
     r->now_ns = until_ns;
 }
 
-uint64_t rig_acquire_with(struct rig *r, const char *user, const char *who, uint64_t wait_ns,
-                          const struct pool_acquire *more)
+uint64_t fixture_acquire_with(struct fixture *r, const char *user, const char *who,
+                              uint64_t wait_ns, const struct pool_acquire *more)
 {
     struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
     struct pool_acquire *a = &ev.u.acquire;
@@ -229,17 +229,17 @@ uint64_t rig_acquire_with(struct rig *r, const char *user, const char *who, uint
         snprintf(a->thread, sizeof(a->thread), "%s", who);
     snprintf(a->sandbox_id, sizeof(a->sandbox_id), "s-%s", who);
     a->deadline_ns = r->now_ns + wait_ns;
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
     return r->req;
 }
 
-uint64_t rig_acquire(struct rig *r, const char *user, const char *who, uint64_t wait_ns)
+uint64_t fixture_acquire(struct fixture *r, const char *user, const char *who, uint64_t wait_ns)
 {
-    return rig_acquire_with(r, user, who, wait_ns, NULL);
+    return fixture_acquire_with(r, user, who, wait_ns, NULL);
 }
 
-uint64_t rig_on(struct rig *r, enum pool_event_kind kind, const char *who, uint64_t generation,
-                bool want_destroy)
+uint64_t fixture_on(struct fixture *r, enum pool_event_kind kind, const char *who,
+                    uint64_t generation, bool want_destroy)
 {
     struct pool_event ev = {.kind = kind};
 
@@ -249,29 +249,29 @@ uint64_t rig_on(struct rig *r, enum pool_event_kind kind, const char *who, uint6
     ev.u.on.generation = generation;
     ev.u.on.want_destroy = want_destroy;
     ev.u.on.is_quick = kind == POOL_EV_RELEASE;
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
     return r->req;
 }
 
-void rig_abandon(struct rig *r, uint64_t req)
+void fixture_abandon(struct fixture *r, uint64_t req)
 {
     struct pool_event ev = {.kind = POOL_EV_ABANDON, .req = {req}};
 
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-int rig_code(const struct rig *r, uint64_t req)
+int fixture_code(const struct fixture *r, uint64_t req)
 {
     return r->has_reply[req] ? r->replies[req].u.reply.code : -1000;
 }
 
-const struct pool_fx *rig_reply(const struct rig *r, uint64_t req)
+const struct pool_fx *fixture_reply(const struct fixture *r, uint64_t req)
 {
     assert_true(r->has_reply[req]);
     return &r->replies[req];
 }
 
-const struct pool_box *rig_box(const struct rig *r, const char *who)
+const struct pool_box *fixture_box(const struct fixture *r, const char *who)
 {
     char id[POOL_ID_MAX + 1];
 
@@ -279,7 +279,7 @@ const struct pool_box *rig_box(const struct rig *r, const char *who)
     return pool_find_sandbox(r->pool, id);
 }
 
-unsigned rig_count(const struct rig *r, enum pool_state state)
+unsigned fixture_count(const struct fixture *r, enum pool_state state)
 {
     struct pool_stats stats;
 
@@ -287,7 +287,7 @@ unsigned rig_count(const struct rig *r, enum pool_state state)
     return stats.by_state[state];
 }
 
-const struct pool_fx *rig_held(const struct rig *r, enum pool_fx_kind kind)
+const struct pool_fx *fixture_held(const struct fixture *r, enum pool_fx_kind kind)
 {
     for (size_t i = 0; i < r->held_count; i++)
         if (r->held[i].kind == kind)
@@ -295,9 +295,9 @@ const struct pool_fx *rig_held(const struct rig *r, enum pool_fx_kind kind)
     return NULL;
 }
 
-bool rig_answer(struct rig *r, enum pool_fx_kind kind, bool is_ok)
+bool fixture_answer(struct fixture *r, enum pool_fx_kind kind, bool is_ok)
 {
-    const struct pool_fx *fx = rig_held(r, kind);
+    const struct pool_fx *fx = fixture_held(r, kind);
     struct pool_event ev;
     size_t index;
 
@@ -307,17 +307,17 @@ bool rig_answer(struct rig *r, enum pool_fx_kind kind, bool is_ok)
     index = (size_t) (fx - r->held);
     r->held_count--;
     memmove(&r->held[index], &r->held[index + 1], (r->held_count - index) * sizeof(r->held[0]));
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
     return true;
 }
 
-void rig_answer_all(struct rig *r, enum pool_fx_kind kind, bool is_ok)
+void fixture_answer_all(struct fixture *r, enum pool_fx_kind kind, bool is_ok)
 {
-    for (unsigned i = 0; rig_answer(r, kind, is_ok); i++)
+    for (unsigned i = 0; fixture_answer(r, kind, is_ok); i++)
         assert_true(i < 10000);
 }
 
-void rig_list(struct rig *r, bool is_clean, const struct pool_seen *seen, size_t count)
+void fixture_list(struct fixture *r, bool is_clean, const struct pool_seen *seen, size_t count)
 {
     struct pool_event ev = {.kind = POOL_EV_LISTED};
 
@@ -326,34 +326,34 @@ void rig_list(struct rig *r, bool is_clean, const struct pool_seen *seen, size_t
     ev.u.listed.started_ns = r->now_ns;
     ev.u.listed.seen = seen;
     ev.u.listed.count = count;
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-void rig_store(struct rig *r, bool is_up)
+void fixture_store(struct fixture *r, bool is_up)
 {
     struct pool_event ev = {.kind = POOL_EV_STORE_STATE, .u.is_store_up = is_up};
 
     r->fail_store = !is_up;
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-void rig_mode(struct rig *r, enum pool_mode mode, bool want_parked_gone)
+void fixture_mode(struct fixture *r, enum pool_mode mode, bool want_parked_gone)
 {
     struct pool_event ev = {.kind = POOL_EV_MODE};
 
     ev.u.mode.mode = mode;
     ev.u.mode.want_parked_gone = want_parked_gone;
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-void rig_died(struct rig *r, struct box_id id)
+void fixture_died(struct fixture *r, struct box_id id)
 {
     struct pool_event ev = {.kind = POOL_EV_DIED, .box = id};
 
-    rig_send(r, &ev);
+    fixture_send(r, &ev);
 }
 
-struct pool_box rig_row(uint64_t id, enum pool_state state, const char *who)
+struct pool_box fixture_row(uint64_t id, enum pool_state state, const char *who)
 {
     struct pool_box row = {.id = {id}, .state = state, .spec_hash = 1};
 
@@ -371,7 +371,7 @@ struct pool_box rig_row(uint64_t id, enum pool_state state, const char *who)
     return row;
 }
 
-struct pool_seen rig_seen(uint64_t id, const char *who)
+struct pool_seen fixture_seen(uint64_t id, const char *who)
 {
     struct pool_seen seen = {.id = {id}, .profile = "default", .spec_hash = 1};
 
@@ -385,7 +385,7 @@ struct pool_seen rig_seen(uint64_t id, const char *who)
     return seen;
 }
 
-enum pool_state rig_state(const struct rig *r, uint64_t id)
+enum pool_state fixture_state(const struct fixture *r, uint64_t id)
 {
     const struct pool_box *b = pool_find_box(r->pool, (struct box_id){id});
 
