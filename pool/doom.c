@@ -8,12 +8,10 @@
 /* Requests that waited for a box that will not come. Acquires look for another one. */
 static void resolve_waiters(struct pool *p, struct slot *s, enum pool_end end)
 {
-    bool is_loss = pool_end_is_loss(end);
-    struct refusal r = {.code = is_loss ? SP_SANDBOX_LOST : SP_NOT_FOUND,
-                        .lost = is_loss ? end : POOL_END_NONE};
+    struct refusal r = {
+        .code = SP_SANDBOX_LOST, .lost = end, .reason = sp_error_info(SP_SANDBOX_LOST)->text};
     struct list_node *next;
 
-    r.reason = sp_error_info(r.code)->text;
     for (struct list_node *n = list_first(&s->waiters); n != NULL; n = next) {
         struct waiter *w = waiter_of(n);
 

@@ -12,6 +12,20 @@ static void refuse(struct pool *p, struct req_id req, int code)
     emit_refusal(p, req, &r, 0);
 }
 
+/* One that is being removed is lost for every verb that needs it, as for calls to it: its row is still there, and what
+ * ended it is known. */
+static bool refuse_dying(struct pool *p, const struct pool_event *ev, const struct slot *s)
+{
+    struct refusal r = {
+        .code = SP_SANDBOX_LOST, .lost = s->box.end, .reason = "the sandbox is being removed"};
+
+    if (!box_is_dying(s) || s->box.end == POOL_END_NONE)
+        return false;
+    p->refusals++;
+    emit_refusal(p, ev->req, &r, 0);
+    return true;
+}
+
 /* The id is no longer bound: its former owner gets the reason of the end. */
 static void refuse_unbound(struct pool *p, const struct pool_event *ev)
 {
@@ -125,6 +139,19 @@ static bool is_stored(const struct slot *s)
     return !list_is_linked(&s->dirty_link) && s->open_writes == 0;
 }
 
+static void destroy(struct pool *p, const struct pool_event *ev, struct slot *s)
+{
+    enum waiter_phase phase = ev->u.on.is_quick ? WAITER_DELETED : WAITER_GONE;
+    bool is_committed = s->box.state == POOL_DESTROYING || s->box.state == POOL_FORGETTING;
+
+    if (s->box.state == POOL_FORGETTING || (is_committed && ev->u.on.is_quick))
+        emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
+    else if (!box_is_dying(s))
+        doom_for(p, ev, s, POOL_END_DESTROYED, phase);
+    else if (wait_for(p, ev, s, phase, 0) != NULL && s->box.state == POOL_DOOMED && !p->is_store_up)
+        doom_unrecorded(p, s);
+}
+
 static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     bool want_park = s->box.thread[0] != '\0' && !ev->u.on.want_destroy &&
@@ -134,6 +161,12 @@ static void release(struct pool *p, const struct pool_event *ev, struct slot *s)
         emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
         return;
     }
+    if (box_is_dying(s) && ev->u.on.want_destroy) {
+        destroy(p, ev, s);
+        return;
+    }
+    if (refuse_dying(p, ev, s))
+        return;
     if (s->box.state != POOL_LEASED && s->box.state != POOL_PARKED &&
         s->box.state != POOL_PARKING) {
         refuse(p, ev->req, SP_NOT_LEASED);
@@ -154,6 +187,8 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
     struct waiter *w;
 
+    if (refuse_dying(p, ev, s))
+        return;
     if (s->box.state != POOL_LEASED) {
         refuse(p, ev->req, SP_NOT_LEASED);
         return;
@@ -173,16 +208,6 @@ static void renew(struct pool *p, const struct pool_event *ev, struct slot *s)
     lease_extend(p, s, w, ev->u.on.ttl_ns);
 }
 
-/* As calls to it are: its row is still there, and what ended it is known. */
-static void refuse_dying(struct pool *p, const struct pool_event *ev, const struct slot *s)
-{
-    struct refusal r = {
-        .code = SP_SANDBOX_LOST, .lost = s->box.end, .reason = "the sandbox is being removed"};
-
-    p->refusals++;
-    emit_refusal(p, ev->req, &r, 0);
-}
-
 /* A parked box is parked once more, so that an acquire waits for this commit. */
 static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *s)
 {
@@ -190,10 +215,8 @@ static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *
     struct waiter *w;
     uint64_t write;
 
-    if (box_is_dying(s) && s->box.end != POOL_END_NONE) {
-        refuse_dying(p, ev, s);
+    if (refuse_dying(p, ev, s))
         return;
-    }
     if (s->box.state != POOL_LEASED && s->box.state != POOL_PARKED) {
         refuse(p, ev->req, SP_NOT_LEASED);
         return;
@@ -221,19 +244,6 @@ static void pause_box(struct pool *p, const struct pool_event *ev, struct slot *
     if (s->box.state == POOL_PARKING)
         s->wait_write = write;
     waiter_attach(p, w, s, WAITER_COMMIT, write);
-}
-
-static void destroy(struct pool *p, const struct pool_event *ev, struct slot *s)
-{
-    enum waiter_phase phase = ev->u.on.is_quick ? WAITER_DELETED : WAITER_GONE;
-    bool is_committed = s->box.state == POOL_DESTROYING || s->box.state == POOL_FORGETTING;
-
-    if (s->box.state == POOL_FORGETTING || (is_committed && ev->u.on.is_quick))
-        emit_reply_ok(p, ev->req, s, POOL_SRC_NONE, 0);
-    else if (!box_is_dying(s))
-        doom_for(p, ev, s, POOL_END_DESTROYED, phase);
-    else if (wait_for(p, ev, s, phase, 0) != NULL && s->box.state == POOL_DOOMED && !p->is_store_up)
-        doom_unrecorded(p, s);
 }
 
 void release_step(struct pool *p, const struct pool_event *ev)

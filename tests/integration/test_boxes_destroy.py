@@ -61,6 +61,10 @@ class SlowDestroy(BoxCase):
         self.assertEqual((seen.status, seen.json["state"]), (200, "deleting"), seen)
         self.assertFalse(seen.json.get("token"), "what is being removed shows no token")
         self.assertEqual(self.counts()["deleting"], 1)
+        for verb in ("renew", "release", "pause", "resume", "exec", "jobs", "snapshots", "fork"):
+            body = {"command": "true"} if verb in ("exec", "jobs") else {"count": 1} if verb == "fork" else {}
+            answer = self.pool.post(f"/v1/sandboxes/{box.id}/{verb}", body)
+            self.assertCode(answer, 410, "sandbox_lost")
         again = self.delete(box)  # joins, and is answered in time, too
         self.assertEqual((again.status, again.json["state"]), (202, "deleting"), again)
         self.let_go()

@@ -21,7 +21,7 @@ enum {
 
 /* --- which box --- */
 
-static void reply_lost(struct http_exchange *ex, enum pool_end end)
+void api_reply_lost(struct http_exchange *ex, enum pool_end end)
 {
     struct pool_fx fx = {.kind = POOL_FX_REPLY};
 
@@ -39,7 +39,7 @@ static void reply_absent(struct http_exchange *ex, const struct pool *pool,
     enum pool_end end = pool_find_past(pool, sandbox_id, &generation, &principal);
 
     if (end != POOL_END_NONE && (caller->is_operator || principal == caller->principal))
-        reply_lost(ex, end);
+        api_reply_lost(ex, end);
     else
         http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
 }
@@ -60,7 +60,7 @@ const struct pool_box *api_find_leased(struct http_exchange *ex, const struct ap
         return NULL;
     }
     if (box->end != POOL_END_NONE) {
-        reply_lost(ex, box->end);
+        api_reply_lost(ex, box->end);
         return NULL;
     }
     if (box->state != POOL_LEASED || str_is_empty(box->url)) {

@@ -101,8 +101,17 @@ bool api_may_call(struct http_exchange *ex, uint64_t box);
 /* struct box_proxy_config.refuse_loss */
 void api_refuse_loss(struct http_exchange *ex, int code, const char *reason);
 
+/* calls.c: 410, with what ended it. */
+void api_reply_lost(struct http_exchange *ex, enum pool_end end);
 /* calls.c: the leased box of the path, this caller's or any for an operator. NULL: it has been answered. */
 const struct pool_box *api_find_leased(struct http_exchange *ex, const struct api_caller *caller);
+
+/* sandboxes.c: the box of this name. One whose lease has ended is found until it is gone; unless it ended by itself, which
+ * its owner is to know. */
+const struct pool_box *api_find_shown(const struct pool *pool, const char *sandbox_id);
+/* There is none: lost, if it ended by itself, or none that this caller may know of. */
+void api_reply_absent(struct http_exchange *ex, const struct api_caller *caller,
+                      const char *sandbox_id);
 
 /* pause.c: true: the box is paused, and `handle` is called again when it runs. */
 MUST_CHECK bool api_wake(struct http_exchange *ex, const struct pool_box *box,

@@ -93,7 +93,7 @@ static const struct pool_box *find(struct http_exchange *ex, const struct pool_e
     const struct pool *pool = engine_pool(api_of(ex)->engine);
 
     return ev->box.v != 0 ? pool_find_box(pool, ev->box)
-                          : pool_find_sandbox(pool, ev->u.on.sandbox_id);
+                          : api_find_shown(pool, ev->u.on.sandbox_id);
 }
 
 /* Answers and returns false if the request is not valid. */
@@ -199,7 +199,7 @@ static const struct pool_box *find_resumable(struct http_exchange *ex,
     const struct pool_box *box = find(ex, ev);
 
     if (box == NULL || !may_use(caller, box)) {
-        http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
+        api_reply_absent(ex, caller, ev->u.on.sandbox_id);
         return NULL;
     }
     if (ev->u.on.generation != 0 && ev->u.on.generation != box->generation) {
@@ -207,7 +207,7 @@ static const struct pool_box *find_resumable(struct http_exchange *ex,
         return NULL;
     }
     if (box->end != POOL_END_NONE) {
-        http_reply_error(ex, SP_SANDBOX_LOST, "the sandbox is being removed", 0);
+        api_reply_lost(ex, box->end);
         return NULL;
     }
     if (pool_is_shown(box))

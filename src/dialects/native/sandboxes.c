@@ -165,9 +165,10 @@ static void on_get_gone(void *ctx)
     c->ex = NULL; /* who was asked still answers; end_get() frees */
 }
 
-static void reply_absent(struct http_exchange *ex, struct api *api, const struct api_caller *caller,
-                         const char *sandbox_id)
+void api_reply_absent(struct http_exchange *ex, const struct api_caller *caller,
+                      const char *sandbox_id)
 {
+    struct api *api = api_of(ex);
     struct pool_fx fx = {.kind = POOL_FX_REPLY};
     uint64_t generation;
     uint64_t principal;
@@ -180,8 +181,7 @@ static void reply_absent(struct http_exchange *ex, struct api *api, const struct
     api_reply_failure(ex, &fx);
 }
 
-/* One whose lease has ended is shown until it is gone; unless it ended by itself, which its owner is to know. */
-static const struct pool_box *find_by_name(const struct pool *pool, const char *sandbox_id)
+const struct pool_box *api_find_shown(const struct pool *pool, const char *sandbox_id)
 {
     const struct pool_box *box = pool_find_sandbox(pool, sandbox_id);
 
@@ -210,10 +210,10 @@ void api_get(struct http_exchange *ex)
     (void) api_identify(ex, &c.caller); /* the guard has let it in */
     c.want_alive = wants(ex, "alive");
     c.want_stats = wants(ex, "stats");
-    box = id.v != 0 ? pool_find_box(pool, id) : find_by_name(pool, sandbox_id);
+    box = id.v != 0 ? pool_find_box(pool, id) : api_find_shown(pool, sandbox_id);
     if (box == NULL || !may_see(&c.caller, box)) {
         if (!api_reply_hibernated(ex, api, &c.caller, sandbox_id))
-            reply_absent(ex, api, &c.caller, sandbox_id);
+            api_reply_absent(ex, &c.caller, sandbox_id);
         return;
     }
     c.box = box->id;

@@ -280,9 +280,45 @@ static void test_absences_in_a_row(void **state)
     assert_null(fixture_box(&fixture, "t1"));
 }
 
+/* While it is being removed, and when that was asked for in the moment before. A release that wants the end waits for it. */
+static void test_every_verb_while_it_goes(void **state)
+{
+    static const enum pool_event_kind verbs[] = {POOL_EV_RENEW, POOL_EV_RELEASE, POOL_EV_PAUSE};
+    uint64_t before[2];
+    uint64_t end;
+
+    (void) state;
+    fixture_start(&fixture);
+    (void) fixture_acquire(&fixture, "u", "t1", NS_PER_S);
+    fixture.hold.store = true;
+    fixture.hold.destroy = true;
+    before[0] = fixture_on(&fixture, POOL_EV_RENEW, "t1", 1, false);
+    before[1] = fixture_on(&fixture, POOL_EV_PAUSE, "t1", 1, false);
+    (void) fixture_on(&fixture, POOL_EV_DESTROY, "t1", 1, false);
+    for (unsigned i = 0; i < ARRAY_LEN(before); i++)
+        assert_int_equal(fixture_code(&fixture, before[i]), SP_SANDBOX_LOST);
+    fixture.hold.store = false;
+    fixture_answer_all(&fixture, POOL_FX_STORE, true);
+    for (unsigned i = 0; i < ARRAY_LEN(verbs); i++) {
+        end = fixture_on(&fixture, verbs[i], "t1", 1, false);
+        assert_int_equal(fixture_code(&fixture, end), SP_SANDBOX_LOST);
+        assert_int_equal(fixture_reply(&fixture, end)->u.reply.lost, POOL_END_DESTROYED);
+    }
+    assert_int_equal(fixture_code(&fixture, fixture_on(&fixture, POOL_EV_RENEW, "t1", 7, false)),
+                     SP_STALE_GENERATION);
+    end = fixture_on(&fixture, POOL_EV_RELEASE, "t1", 1, true);
+    fixture.hold.destroy = false;
+    assert_true(fixture_answer(&fixture, POOL_FX_DESTROY, true));
+    assert_int_equal(fixture_code(&fixture, end), SP_OK);
+    assert_int_equal(fixture_code(&fixture, fixture_on(&fixture, POOL_EV_RENEW, "t1", 1, false)),
+                     SP_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_every_verb_while_it_goes, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_idle_clock_holds_while_busy, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_activity_reaches_the_store, fixture_setup,
