@@ -73,6 +73,15 @@ def cpu_of(pid):
     return total / 1e9
 
 
+def wakes_of(pid):
+    """How often its threads were woken."""
+    total = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/status"):
+        with open(path, encoding="ascii") as f:
+            total += next(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches:"))
+    return total
+
+
 def anonymous_kb(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
@@ -224,6 +233,18 @@ def row_rates(b, fixture):
             b.row("the same / three programs that only pass it on (cat), by pipes",
                   f"{costs[rate] / cats[rate]:.1f} ({costs[rate]:.2f} / {cats[rate]:.2f} ns)", "-", None)
         row_growth(b, size, rates, costs, cats)
+        row_wakes(b, fixture, (size, rates[0], seconds), idle, empty, start)
+
+
+def row_wakes(b, fixture, flow, idle, empty, start):
+    """Pieces are read together, so ours are woken less often than by each write: beside `cat` that is woken as often, by as many bytes."""
+    size, rate, seconds = flow
+    before = wakes_of(fixture.relay)
+    cpu, got, taken = paced(fixture, size, rate / size, max(round(rate / size * seconds), 10), idle, empty)
+    wakes = wakes_of(fixture.relay) - before
+    ours, theirs = sum(cpu.values()), cats_cpu(got // wakes, wakes / taken, wakes) - start
+    b.row(f"a piece at {rate / 1e6:g} MB/s in writes of {size} bytes, through daemon, agent and relay / three `cat` woken as often",
+          f"{ours / theirs:.1f} ({ours * 1e6 / wakes:.0f} / {theirs * 1e6 / wakes:.0f} us, {wakes / taken:.0f} a second)", "-", None)
 
 
 def row_growth(b, size, rates, costs, cats):

@@ -74,11 +74,12 @@ struct process_table {
 };
 
 /* Between two reads of a stream that comes in small pieces, at first and at most; and of one that has brought
- * PROCESS_STEADY small pieces, each soon after the one before. */
+ * PROCESS_STEADY small pieces, each soon after the one before: a 20th of the time for which it has done so, within bounds. */
 #define PROCESS_REST_NS NS_PER_MS
 #define PROCESS_REST_MAX_NS (8 * NS_PER_MS)
 #define PROCESS_STEADY_REST_NS (25 * NS_PER_MS)
-enum { PROCESS_STEADY = 16 };
+#define PROCESS_STEADY_REST_MAX_NS (50 * NS_PER_MS)
+enum { PROCESS_STEADY = 16, PROCESS_STEADY_PART = 20 };
 
 struct process_stream {
     struct process *process;
@@ -89,6 +90,7 @@ struct process_stream {
     struct rt_timer rest;
     uint64_t rest_ns; /* how long */
     unsigned pieces;  /* that came one soon after the other */
+    uint64_t flow_ns; /* when the first of them came */
     uint64_t read_ns; /* when something last came; 0: before the last input */
     struct output output;
 };

@@ -137,28 +137,37 @@ static size_t read_room(struct process_stream *s)
 
 static void on_rest(struct rt_timer *timer);
 
-static uint64_t rest_max_ns(const struct process_stream *s)
+static uint64_t rest_max_ns(const struct process_stream *s, uint64_t now_ns)
 {
-    return s->pieces < PROCESS_STEADY ? PROCESS_REST_MAX_NS : PROCESS_STEADY_REST_NS;
+    uint64_t part_ns = (now_ns - s->flow_ns) / PROCESS_STEADY_PART;
+
+    if (s->pieces < PROCESS_STEADY)
+        return PROCESS_REST_MAX_NS;
+    return MIN_OF(MAX_OF(part_ns, PROCESS_STEADY_REST_NS), PROCESS_STEADY_REST_MAX_NS);
 }
 
 /* After a rest that gave `n` bytes: longer while little comes, so that few bytes do not cost much more than many; shorter
  * when nothing came. What a terminal shows is looked at by somebody. */
-static uint64_t next_rest_ns(const struct process_stream *s, size_t n)
+static uint64_t next_rest_ns(const struct process_stream *s, size_t n, uint64_t now_ns)
 {
     if (s->process->is_pty)
         return PROCESS_REST_NS;
     if (n == 0)
         return MAX_OF(s->rest_ns / 2, PROCESS_REST_NS);
-    return n < GOOD_SIZE ? MIN_OF(s->rest_ns * 2, rest_max_ns(s)) : s->rest_ns;
+    return n < GOOD_SIZE ? MIN_OF(s->rest_ns * 2, rest_max_ns(s, now_ns)) : s->rest_ns;
 }
 
-/* How a read that gave `n` bytes, `since_ns` after the last that gave some, ends or continues a row of pieces. A slow
- * flow is read late only when it has gone on for some time: then nobody waits for one piece of it. */
+/* How a read that gave `n` bytes, `since_ns` after the last that gave some, ends or continues a row of pieces; what came
+ * in a rest came soon enough. A slow flow is read late only when it has gone on for some time: then nobody waits for one
+ * piece of it. */
 static void count_piece(struct process_stream *s, size_t n, uint64_t since_ns)
 {
-    if (n == 0 || n >= SMALL_SIZE || since_ns > 2 * PROCESS_STEADY_REST_NS || s->process->is_pty)
+    bool is_late = !s->is_resting && since_ns > 2 * PROCESS_STEADY_REST_NS;
+
+    if (n == 0 || n >= SMALL_SIZE || is_late || s->process->is_pty)
         s->pieces = 0;
+    if (s->pieces == 0)
+        s->flow_ns = rt_now(&s->process->table->loop->rt);
     if (n > 0 && s->pieces < PROCESS_STEADY)
         s->pieces++;
 }
@@ -180,7 +189,7 @@ static void read_stream(struct process_stream *s)
     if (!is_flowing)
         s->rest_ns = PROCESS_REST_NS;
     else if (was_resting)
-        s->rest_ns = next_rest_ns(s, n);
+        s->rest_ns = next_rest_ns(s, n, now_ns);
     if (!was_resting && s->pieces == PROCESS_STEADY) {
         s->rest_ns = PROCESS_STEADY_REST_NS;
         is_flowing = true;

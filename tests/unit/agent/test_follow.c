@@ -358,6 +358,26 @@ static void test_a_slow_flow_is_read_less_often(void **state)
     teardown(&f);
 }
 
+/* By a part of the time for which it has gone on; what comes after silence is not late for what was before. */
+static void test_one_that_goes_on_is_read_later(struct fixture *f)
+{
+    struct process *p = start(f, "while :; do echo; done", 0);
+    struct process_stream *s = &p->streams[PROCESS_STDOUT];
+    const struct rt *rt = &f->loop.rt;
+
+    while (s->pieces < PROCESS_STEADY)
+        turn(f);
+    s->flow_ns -=
+        40 * PROCESS_STEADY_PART * NS_PER_MS; /* a moment ago, for a machine as slow as it may be */
+    while (s->rest_ns < PROCESS_STEADY_REST_MAX_NS) {
+        turn(f);
+        assert_true(s->rest_ns <= MAX_OF((rt_now(rt) - s->flow_ns) / PROCESS_STEADY_PART,
+                                         PROCESS_STEADY_REST_NS));
+    }
+    assert_int_equal(s->rest_ns, PROCESS_STEADY_REST_MAX_NS);
+    process_kill(p);
+}
+
 /* Pieces that are too far apart for that are read together only when many have come. */
 static void test_a_steady_flow_of_small_pieces(void **state)
 {
@@ -379,6 +399,7 @@ static void test_a_steady_flow_of_small_pieces(void **state)
     assert_int_equal(process_write(p, "x", 1, &err), SP_OK);
     assert_int_equal(s->pieces, 0);
     process_kill(p);
+    test_one_that_goes_on_is_read_later(&f);
     p = start_on(&f, "i=0; while [ $i -lt 60 ]; do echo $i; sleep 0.01; i=$((i + 1)); done", 0,
                  true);
     s = &p->streams[PROCESS_STDOUT];
