@@ -103,18 +103,32 @@ static bool is_surely_id(const char *name)
            str_parse_hex64(name, &v);
 }
 
+/* USER/THREAD: no id has a slash. */
+static bool is_thread(const char *name)
+{
+    return strchr(name, '/') != NULL && !has_prefix(name, "thread:");
+}
+
+void cli_add_sandbox(const struct cli *c, struct buf *target, const char *name)
+{
+    const char *value = cli_option(&c->args, "id");
+
+    if (value == NULL)
+        return;
+    buf_printf(target, "&%s=%s", name, is_thread(value) ? "thread:" : "");
+    cli_escape(target, value);
+}
+
 /* `user` NULL: the name is an id. */
 static void put_path(struct buf *target, const char *name, const char *user)
 {
-    const char *slash = strchr(name, '/');
-
     buf_puts(target, "/v1/sandboxes/");
     if (user != NULL) {
         buf_puts(target, "thread:");
         cli_escape(target, user);
         buf_puts(target, "%2F");
-    } else if (slash != NULL && !has_prefix(name, "thread:")) {
-        buf_puts(target, "thread:"); /* USER/THREAD: no id has a slash */
+    } else if (is_thread(name)) {
+        buf_puts(target, "thread:");
     }
     cli_escape(target, name);
 }

@@ -157,6 +157,8 @@ MUST_CHECK int cli_try(struct cli *c, const char *method, const char *target, co
 void cli_escape(struct buf *out, const char *text);
 /* Appends "&name=value" when the option was given. */
 void cli_add_filter(const struct cli *c, struct buf *target, const char *option, const char *name);
+/* The same of --id, which may be USER/THREAD. */
+void cli_add_sandbox(const struct cli *c, struct buf *target, const char *name);
 /* A call about the sandbox that the operand names: by its id, or by its thread (of --user, which must be an
  * option of the command). */
 struct cli_sandbox_call {

@@ -94,9 +94,8 @@ static bool read_times(struct watch *w)
     if (since == NULL || is_number(since))
         return true;
     if (!duration_parse_ms(since, &ms)) {
-        (void) fprintf(w->c->err,
-                       "sandpool: --since '%s' is neither the id of an event nor a time like 2h\n",
-                       since);
+        (void) cli_fail_usage(w->c, "--since '%s' is neither the id of an event nor a time like 2h",
+                              since);
         return false;
     }
     w->since_ms = ago(ms);
@@ -118,7 +117,7 @@ static void put_target(const struct watch *w, bool want_follow, struct buf *targ
         buf_printf(target, "&limit=%llu", (unsigned long long) w->left);
     cli_add_filter(w->c, target, "event", "event");
     cli_add_filter(w->c, target, "box", "box");
-    cli_add_filter(w->c, target, "id", "id");
+    cli_add_sandbox(w->c, target, "id");
     cli_add_filter(w->c, target, "user", "user");
     cli_add_filter(w->c, target, "thread", "thread");
 }

@@ -29,7 +29,7 @@ static void put_target(struct cli *c, struct buf *target)
     cli_add_filter(c, target, "by", "group_by");
     cli_add_filter(c, target, "user", "user_id");
     cli_add_filter(c, target, "thread", "thread_id");
-    cli_add_filter(c, target, "id", "sandbox_id");
+    cli_add_sandbox(c, target, "sandbox_id");
     cli_add_filter(c, target, "profile", "profile");
     cli_add_filter(c, target, "principal", "principal");
     cli_add_filter(c, target, "cursor", "cursor");

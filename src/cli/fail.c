@@ -42,6 +42,7 @@ static const struct {
     {"'limits': 'memory'", "--memory"},
     {"'limits': 'cpus'", "--cpus"},
     {"'limits': 'pids'", "--pids"},
+    {"'group_by'", "--by"},
 };
 
 int cli_exit_code(const struct sp_failure *f)
@@ -120,6 +121,12 @@ void cli_say(const struct cli *c, const struct sp_failure *f)
     print_failure(c, f->code, f->message, f->retry_after_ms);
 }
 
+static bool is_of_profile(const struct sp_failure *f)
+{
+    return strstr(f->message, "there is no profile") != NULL ||
+           strstr(f->message, "there is no such profile") != NULL;
+}
+
 int cli_fail(struct cli *c, const struct sp_failure *f)
 {
     struct buf text;
@@ -131,6 +138,8 @@ int cli_fail(struct cli *c, const struct sp_failure *f)
         buf_puts(&text, f->message);
     if (strcmp(f->message, "no such job") == 0) {
         buf_puts(&text, "; 'sandpool jobs ID' lists them");
+    } else if (is_of_profile(f)) {
+        buf_puts(&text, "; 'sandpool profile ls' lists them");
     } else if (strncmp(f->message, "no such snapshot", strlen("no such snapshot")) == 0) {
         buf_puts(&text, "; 'sandpool snapshot ls' lists them");
     } else {

@@ -10,10 +10,14 @@ static const struct {
     const char *hint;
 } habits[] = {
     {"attach", "shell"},
+    {"clone", "fork"},
+    {"commit", "snapshot create"},
     {"copy", "cp"},
     {"create", "acquire"},
     {"delete", "destroy"},
+    {"describe", "get"},
     {"forward", "port-forward"},
+    {"history", "why"},
     {"info", "pool"},
     {"list", "ls"},
     {"new", "acquire"},
@@ -22,26 +26,36 @@ static const struct {
     {"show", "get"},
     {"ssh", "shell"},
     {"start", "acquire"},
-    {"stats", "pool"},
+    {"stats", "top"},
     {"status", "pool"},
     {"stop", "release"},
     {"terminate", "destroy"},
-    {"top", "pool"},
+    {"unpause", "resume"},
+    {"watch", "events"},
 };
 
-/* The same of options; a command has them if it has the hint. */
+/* The same of options; a command has them if it has the hint. Of several hints it is the first that there is. */
 static const struct {
     const char *word;
     const char *hint;
 } option_habits[] = {
-    {"n", "count"}, {"timeout", "request-timeout"}, {"u", "as"}, {"user", "as"}, {"workdir", "cwd"},
+    {"d", "detach"},     {"dir", "cwd"},
+    {"f", "yes"},        {"force", "yes"},
+    {"n", "count"},      {"name", "thread"},
+    {"o", "json"},       {"output", "json"},
+    {"timeout", "wait"}, {"timeout", "request-timeout"},
+    {"u", "as"},         {"user", "as"},
+    {"volume", "mount"}, {"w", "cwd"},
+    {"workdir", "cwd"},
 };
 
-/* A beginning is as near as can be: "ver". */
+/* A beginning is as near as can be: "ver" of "version", and "env" of "environment". */
 static unsigned distance_of(const char *name, size_t len, const char *word, size_t word_len)
 {
     if (len > 1 && len <= word_len && strncmp(word, name, len) == 0)
         return 0;
+    if (word_len > 2 && word_len < len && strncmp(word, name, word_len) == 0)
+        return 1;
     return str_distance(name, len, word, word_len);
 }
 
@@ -68,7 +82,8 @@ void suggest_command(const char *name, struct buf *out)
     for (size_t i = 0; cli_alias(i) != NULL; i++)
         found = nearer(name, len, cli_alias(i), &best, found);
     for (size_t i = 0; i < ARRAY_LEN(habits); i++) {
-        if (strcmp(habits[i].word, name) == 0)
+        if (nearer(name, len, habits[i].word, &best, NULL) != NULL ||
+            strcmp(habits[i].word, name) == 0)
             found = habits[i].hint;
     }
     if (found != NULL)
@@ -79,14 +94,8 @@ void suggest_command(const char *name, struct buf *out)
 static const char *nearest(const struct cli_option *table, const char *name, size_t len,
                            unsigned *best, const char *found)
 {
-    for (const struct cli_option *o = table; o->name != NULL; o++) {
-        unsigned d = str_distance(name, len, o->name, strlen(o->name));
-
-        if (d < *best && str_is_near(d, len)) {
-            *best = d;
-            found = o->name;
-        }
-    }
+    for (const struct cli_option *o = table; o->name != NULL; o++)
+        found = nearer(name, len, o->name, best, found);
     return found;
 }
 

@@ -135,11 +135,14 @@ class Shown(UsageCase):
         ana = sum(r["wall_ms"] for r in rows if r["user_id"] == "ana" and r["state"] == "leased")
         by_user = {r["user_id"]: r for r in self.usage(client)["usage"]}
         self.assertEqual((set(by_user), by_user["ana"]["leased_ms"]), ({"ana", "bea"}, ana))
-        for query in ("&user_id=ana", "&thread_id=t1", f"&sandbox_id={rows[0]['sandbox_id']}"):
+        for query in ("&user_id=ana", "&thread_id=t1", f"&sandbox_id={rows[0]['sandbox_id']}",
+                      "&sandbox_id=thread:ana/t1", "&sandbox_id=thread:ana%2Ft1"):
             self.assertEqual(self.total(client, f"?group_by={query}")["leased_ms"], ana)
         both = self.usage(client, f"?group_by=thread,profile,principal,sandbox&principal={os.getuid()}")["usage"]
         self.assertEqual([(r["thread_id"], r["profile"], r["principal"]) for r in both],
                          [(t, "default", f"{os.getuid():016x}") for t in ("t1", "t2")])
+        for query in ("sandbox_id=box:0123456789abcdef", "sandbox_id=thread:ana", "sandbox_id="):
+            self.assertCode(client.get(f"/v1/usage?{query}"), 422, "invalid_field")
         for query in ("user_id=x", "profile=x", "principal=12345", f"since_ms={int(time.time() * 1000) + 999999}", "until_ms=5"):
             self.assertEqual(self.usage(client, f"?{query}")["usage"], [], query)
         began = round(datetime.datetime.fromisoformat(rows[1]["began_at"].replace("Z", "+00:00")).timestamp() * 1000)

@@ -43,8 +43,19 @@ static bool read_names(struct http_exchange *ex, struct usage_query *q)
 
     return text_of(ex, "user_id", q->user, sizeof(q->user), &u->user) &&
            text_of(ex, "thread_id", q->thread, sizeof(q->thread), &u->thread) &&
-           text_of(ex, "sandbox_id", q->sandbox_id, sizeof(q->sandbox_id), &u->sandbox_id) &&
            text_of(ex, "profile", q->profile, sizeof(q->profile), &u->profile);
+}
+
+/* Also by its thread: what is metered is of an id. */
+static bool read_sandbox(struct http_exchange *ex, struct usage_query *q)
+{
+    char id[2 * POOL_OWNER_MAX + 16];
+    struct box_id box;
+
+    if (!http_query(ex, "sandbox_id", id, sizeof(id)))
+        return true;
+    q->usage.sandbox_id = q->sandbox_id;
+    return api_parse_id(id, q->sandbox_id, &box) && box.v == 0;
 }
 
 /* A uid, or 16 hex digits as shown. Others see their own whatever they ask for. */
@@ -144,7 +155,9 @@ static const char *read_all(struct http_exchange *ex, struct usage_query *q)
     u->want_rows = http_query(ex, "intervals", text, sizeof(text)) && strcmp(text, "1") == 0;
     u->max = SUMS_MAX;
     if (!read_names(ex, q))
-        return "'user_id', 'thread_id', 'sandbox_id' and 'profile' must be short texts";
+        return "'user_id', 'thread_id' and 'profile' must be short texts";
+    if (!read_sandbox(ex, q))
+        return "'sandbox_id' must be the id of a sandbox, or thread:<user>/<thread>";
     if (!time_of(ex, "since_ms", &u->since_ms) || !time_of(ex, "until_ms", &u->until_ms))
         return "'since_ms' and 'until_ms' must be milliseconds since 1970, before the year 10000";
     if (u->want_rows ? !read_page(ex, u) : !read_groups(ex, u))

@@ -360,6 +360,16 @@ static void test_events(void **state)
     assert_string_equal(w.out, "2026-11-16T00:00:00.000Z 4 leased box=0f thread=\"t 1\" n=3\n");
     finish(&w);
 
+    /* a thread, as where an operand names a box */
+    will_answer(&w, 200, "");
+    RUN(&w, "events", "--id", "ana/t1", "--no-follow");
+    expect_request(&w, 0, "GET /v1/events?follow=0&id=thread:ana%2Ft1 HTTP/1.1\r\n", "");
+    finish(&w);
+    will_answer(&w, 200, "{\"usage\":[]}");
+    RUN(&w, "usage", "--id", "thread:ana/t1");
+    expect_request(&w, 0, "GET /v1/usage?intervals=0&sandbox_id=thread:ana%2Ft1 HTTP/1.1\r\n", "");
+    finish(&w);
+
     /* the stream breaks: taken up again after the last event, ended by a refusal */
     w.steps[0] = (struct step){
         .answer =

@@ -94,6 +94,11 @@ static void test_json(void **state)
                         "did you mean 'sandpool ls'?; try 'sandpool --help'\"}}\n");
     finish(&w);
 
+    RUN(&w, "--json", "events", "--since", "soon");
+    assert_int_equal(w.code, CLI_USAGE);
+    assert_true(strncmp(w.out, "{\"error\":{\"code\":\"bad_request\"", 30) == 0);
+    finish(&w);
+
     RUN(&w, "ls", "--json", "--socket", "/tmp/no-such-directory/s");
     assert_int_equal(w.code, CLI_UNREACHABLE);
     assert_true(strncmp(w.out, "{\"error\":{\"code\":\"connect_failed\"", 33) == 0);
@@ -189,6 +194,9 @@ static void test_suggestions(void **state)
         {"inspekt", "did you mean 'sandpool inspect'?"},
         {"ssh", "did you mean 'sandpool shell'?"},
         {"ver", "did you mean 'sandpool version'?"},
+        {"attch", "did you mean 'sandpool shell'?"},
+        {"stats", "did you mean 'sandpool top'?"},
+        {"commit", "did you mean 'sandpool snapshot create'?"},
     };
     struct fixture w = {0};
 

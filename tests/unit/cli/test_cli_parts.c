@@ -145,6 +145,14 @@ static void test_wrong_arguments(void **state)
         {{"sandpool", "fork", "a", "-n", "3"}, "unknown option '-n', did you mean '--count'?"},
         {{"sandpool", "pool", "--timeout", "3s"},
          "unknown option '--timeout', did you mean '--request-timeout'?"},
+        {{"sandpool", "acquire", "--timeout", "3s"},
+         "unknown option '--timeout', did you mean '--wait'?"},
+        {{"sandpool", "exec", "--environment", "A=b", "a", "id"},
+         "unknown option '--environment', did you mean '--env'?"},
+        {{"sandpool", "exec", "--det", "a", "id"},
+         "unknown option '--det', did you mean '--detach'?"},
+        {{"sandpool", "destroy", "-f", "a"}, "unknown option '-f', did you mean '--yes'?"},
+        {{"sandpool", "get", "-o", "json", "a"}, "unknown option '-o', did you mean '--json'?"},
         /* the first mistake is the one that is reported */
         {{"sandpool", "ls", "--nope", "--limit", "x"}, "unknown option '--nope'"},
     };
