@@ -109,6 +109,10 @@ class AsyncBox:
         if auto_renew:
             renewer.add(self)
 
+    def __repr__(self) -> str:
+        of = f" of {self.sandbox.user_id}/{self.sandbox.thread_id}" if self.sandbox.thread_id else ""
+        return f"<AsyncBox {self.sandbox_id}{of}>"
+
     async def __aenter__(self) -> "AsyncBox":
         return self
 

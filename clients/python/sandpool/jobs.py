@@ -186,6 +186,9 @@ class AsyncJob:
         self.view = view
         self.id = view.job or ""
 
+    def __repr__(self) -> str:
+        return f"<AsyncJob {self.id}, last seen {self.view.outcome}>"
+
     @property
     def pid(self) -> int:
         """In the box."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .box import OUTPUT_MAX, TIMEOUT_S, AsyncBox
 from .files import WORKSPACE, AsyncFiles, Content, Path
@@ -38,6 +38,9 @@ class Job:
 
     def __init__(self, inner: AsyncJob) -> None:
         self._job = inner
+
+    def __repr__(self) -> str:
+        return repr(self._job).replace("Async", "", 1)
 
     @property
     def id(self) -> str:
@@ -277,6 +280,9 @@ class Ports:
     def __getitem__(self, number: int) -> Port:
         return Port(self, self._ports[number])
 
+    def __iter__(self) -> Iterator[PortInfo]:
+        return iter(self.list())
+
     def list(self) -> List[PortInfo]:
         """What listens in the box."""
         return drive(self._ports.list())
@@ -303,6 +309,9 @@ class Box:
         self._box = inner
         self.files = Files(inner.files)
         self.ports = Ports(inner.ports)
+
+    def __repr__(self) -> str:
+        return repr(self._box).replace("Async", "", 1)
 
     def __enter__(self) -> "Box":
         return self

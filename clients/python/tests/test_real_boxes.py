@@ -241,6 +241,8 @@ class Jobs(RealCase):
             job.send(b"two\n")
             job.close_stdin()
             self.assertEqual("".join(chunk.text for chunk in live), "got two\nover\n")
+            self.assertEqual((repr(job), repr(box)),
+                             (f"<Job {job.id}, last seen running>", f"<Box {box.sandbox_id} of default/t>"))
             self.assertEqual((live.end.outcome, live.end.exit_code, job.wait(0).exit_code), ("exited", 0, 0))
             trap = box.start("trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done")
             live = iter(trap)
@@ -342,7 +344,7 @@ class Ways(RealCase):
         with self.box() as box:
             box.files.write("site/index.html", "from the box")
             server = box.start("cd site && exec python3 -m http.server --bind 127.0.0.1 8000")
-            wait_until(lambda: [p for p in box.ports.list() if p.port == 8000], "it listens")
+            wait_until(lambda: [p for p in box.ports if p.port == 8000], "it listens")
             self.assertEqual(box.ports[8000].request("GET", "/").text, "from the box")
             with box.ports[8000].forward() as forward:
                 for _ in range(3):
