@@ -36,6 +36,7 @@ class LoadCase(CallsCase):
         """Sanitizers keep what was freed."""
         if not IS_SANITIZED:
             for name, then, kb in zip(("daemon", "agent"), before, now or self.memory(box)):
+                print(f"{name}: {then} KB before, {kb} KB after", flush=True)
                 self.assertLess(kb - then, GROWTH_KB, f"{name}: {then} KB before, {kb} KB after")
 
     def descriptors(self, box):
