@@ -62,6 +62,7 @@ void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backe
     s->is_found = is_found;
     s->order = ++e->snapshot_order;
     s->envs = TAKE_PTR(side->envs);
+    s->was_unequipped = side->was_unequipped;
     s->noted_ms = side->used_ms;
     s->used_ms = MAX_OF(side->used_ms, info->created_ms);
     if (!info->is_hibernated)
@@ -214,7 +215,7 @@ static bool is_ending(const struct pool_box *b)
 static void end_capture(struct engine_capture *c, int rc, const struct err *err)
 {
     struct engine *e = c->engine;
-    struct snapshot_side side = {.envs = TAKE_PTR(c->envs)};
+    struct snapshot_side side = {.envs = TAKE_PTR(c->envs), .was_unequipped = c->was_unequipped};
     struct err lost;
     char reason[sizeof(err->msg)] = "";
     int code;
