@@ -61,6 +61,7 @@
     X(arg, "keep.recorded")         \
     X(arg, "keep.sealed")           \
     X(arg, "keep.reported")         \
+    X(arg, "snapshot.before_sides") \
     X(arg, "snapshot.copied")       \
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \

@@ -26,6 +26,8 @@ bool fx_hibernate_was_leased(struct engine *e, uint64_t snapshot);
 void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased);
 /* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
 bool hibernate_concerns(struct engine *e, const struct pool_acquire *a);
+/* True: callers of this pool profile are refused, because it is not known who has a hibernated sandbox; `dst` says so. */
+MUST_CHECK bool hibernate_lacks(struct engine *e, unsigned profile, char *dst, size_t cap);
 /* Just before the pool is given an acquire: one whose box is hibernated is to be made from it. False: it has been
  * refused. */
 MUST_CHECK bool hibernate_mark(struct engine *e, struct pool_event *ev);

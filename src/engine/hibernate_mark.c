@@ -9,6 +9,24 @@
 
 #define RETRY_NS NS_PER_S
 
+static const char *unlisted_cause(const struct engine_backend *b)
+{
+    return b->has_late_sides
+               ? "the disk does not answer: what is kept of hibernated sandboxes is not read yet"
+               : "the backend has not shown yet whether the sandbox is hibernated";
+}
+
+bool hibernate_lacks(struct engine *e, unsigned profile, char *dst, size_t cap)
+{
+    const struct pool_profile *p = pool_profile(e->pool, profile);
+    const struct engine_backend *b = &e->backends[p->backend];
+
+    if ((!p->want_hibernate && !p->is_durable) || b->ops->snapshots == NULL || b->has_snapshots)
+        return false;
+    str_copy_cut(dst, cap, unlisted_cause(b));
+    return true;
+}
+
 static bool is_any_unlisted(const struct engine *e)
 {
     for (unsigned i = 0; i < e->backend_count; i++)
@@ -122,7 +140,7 @@ bool hibernate_mark(struct engine *e, struct pool_event *ev)
         return true;
     if (s == NULL && is_unlisted(e, a) && !has_box) {
         hibernate_refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
-                         "the backend has not shown yet whether the sandbox is hibernated");
+                         unlisted_cause(profiles_backend(e, a->profile)));
         return false;
     }
     if (s == NULL && !has_box && is_being_made(e, a)) {

@@ -233,6 +233,7 @@ struct walk {
     struct store *store; /* while one is open */
     bool is_disk_bad;
     uint64_t hang_ns; /* nothing is committed before */
+    uint64_t start_hang_ns; /* nor does a thread answer that was started before callers may come */
     uint64_t awake_ns;
 
     struct walk_backend *backends[WALK_BACKENDS]; /* NULL: not open */
@@ -300,6 +301,7 @@ void lives_end(void);   /* stop for good */
 void machine_init(void);
 void machine_turns(void); /* a random number of turns of the loop */
 void machine_freeze(void);
+void machine_go_on(void); /* threads that hang since the start */
 void machine_check_closed(void);
 
 /* disk.c */
