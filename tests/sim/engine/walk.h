@@ -232,7 +232,7 @@ struct walk {
     uint64_t unrecorded_count;
     struct store *store; /* while one is open */
     bool is_disk_bad;
-    uint64_t hang_ns; /* nothing is committed before */
+    uint64_t hang_ns;       /* nothing is committed before */
     uint64_t start_hang_ns; /* nor does a thread answer that was started before callers may come */
     uint64_t awake_ns;
 
