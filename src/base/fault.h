@@ -52,6 +52,7 @@
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \
     X(arg, "oci.after_remove")      \
+    X(arg, "hibernate.loading")     \
     X(arg, "hibernate.captured")    \
     X(arg, "hibernate.doomed")      \
     X(arg, "hibernate.before_drop") \
@@ -61,7 +62,6 @@
     X(arg, "keep.recorded")         \
     X(arg, "keep.sealed")           \
     X(arg, "keep.reported")         \
-    X(arg, "snapshot.before_sides") \
     X(arg, "snapshot.copied")       \
     X(arg, "snapshot.recorded")     \
     X(arg, "snapshot.made")         \

@@ -127,7 +127,7 @@ static int read_sides(struct work *w, struct err *err UNUSED)
 {
     struct load_op *l = container_of(w, struct load_op, work);
 
-    FAULT_POINT("snapshot.before_sides");
+    FAULT_POINT("hibernate.loading");
     for (size_t i = 0; i < l->request.count; i++)
         side_read(l->dir, l->request.list[i].id, &l->sides[i]);
     return SP_OK;

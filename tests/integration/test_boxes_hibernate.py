@@ -109,7 +109,7 @@ class Hibernate(HibernateCase):
             self.serve()
             return
         gate.touch()
-        self.serve(env={"SANDPOOL_HANG_AT": f"snapshot.before_sides={gate}", "SANDPOOL_HURRY": "100"})
+        self.serve(env={"SANDPOOL_HANG_AT": f"hibernate.loading={gate}", "SANDPOOL_HURRY": "100"})
         refused = self.pool.post("/v1/acquire", {"thread_id": "t"})
         self.assertEqual((refused.status, refused.json["error"]["code"]), (503, "backend_unavailable"), refused)
         self.assertIn("the disk does not answer", refused.json["error"]["message"])
