@@ -78,6 +78,12 @@ static bool count_absence(struct pool *p, struct slot *s)
     return s->absences >= ABSENT_MAX;
 }
 
+/* Another start of it, or another box: nobody may get that, but it runs and has to be destroyed. */
+static bool is_replaced(const struct pool_event *ev)
+{
+    return ev->u.verdict == POOL_DEAD && ev->life[0] != '\0';
+}
+
 enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct pool_event *ev)
 {
     enum pool_verdict verdict = ev->u.verdict;
@@ -90,7 +96,10 @@ enum pool_verdict recheck_answered(struct pool *p, struct slot *s, const struct 
     }
     if (s->box.state == POOL_BLANK) /* nobody has work in it */
         return verdict == POOL_ABSENT ? POOL_DEAD : verdict;
-    if (s->box.state == POOL_INTENT && verdict == POOL_ABSENT) { /* it may still exist */
+    if (s->box.state == POOL_DESTROYING && is_replaced(ev))
+        return POOL_ALIVE;
+    if (s->box.state == POOL_INTENT &&
+        (verdict == POOL_ABSENT || is_replaced(ev))) { /* it may still exist */
         bind_give_up(p, s);
         doom_box(p, s, POOL_END_ORPHAN);
         return POOL_UNKNOWN;

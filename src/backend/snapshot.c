@@ -47,6 +47,7 @@ void snapshot_put(struct json_out *o, const struct snapshot *s)
     json_put_u64(o, "generation", s->generation);
     json_put_hex64(o, "box", s->box_id);
     json_put_u64(o, "until_ms", s->until_ms);
+    json_put_u64(o, "made_ms", s->made_ms);
 }
 
 static bool take_u64(const struct json *obj, const char *key, uint64_t *ret)
@@ -71,6 +72,8 @@ bool snapshot_take(const struct json *obj, struct snapshot *ret)
         ret->generation = 0; /* of an older version */
     if (!take_u64(obj, "until_ms", &ret->until_ms))
         ret->until_ms = 0;
+    if (!take_u64(obj, "made_ms", &ret->made_ms))
+        ret->made_ms = 0;
     if (json_get(obj, "box") == NULL || !json_take_hex64(obj, "box", &ret->box_id))
         ret->box_id = 0;
     ret->is_deleted = deleted != NULL && json_bool(deleted);

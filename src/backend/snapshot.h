@@ -22,6 +22,7 @@ struct snapshot {
     char thread[BACKEND_LABEL_MAX + 1];
     uint64_t principal;
     uint64_t created_ms; /* by the wall clock */
+    uint64_t made_ms;    /* the same in the time of rows, which nobody sets; 0: not recorded */
     uint64_t size;       /* bytes that it takes */
     uint64_t layers;     /* that lie on each other in it; 0: not known */
     char digest[SNAPSHOT_DIGEST_MAX + 1];

@@ -52,6 +52,7 @@
     X(arg, "oci.after_run")         \
     X(arg, "oci.before_remove")     \
     X(arg, "oci.after_remove")      \
+    X(arg, "hibernate.loading")     \
     X(arg, "hibernate.captured")    \
     X(arg, "hibernate.doomed")      \
     X(arg, "hibernate.before_drop") \

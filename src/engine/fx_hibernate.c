@@ -44,6 +44,19 @@ bool fx_hibernate_runs(struct engine *e, const char *sandbox_id)
     return false;
 }
 
+bool fx_hibernate_was_leased(struct engine *e, uint64_t snapshot)
+{
+    struct list *l = &e->hibernate.running;
+
+    for (struct list_node *n = list_first(l); n != NULL; n = list_next(l, n)) {
+        const struct hibernating *h = container_of(n, struct hibernating, link);
+
+        if (h->was_leased && h->capture.request.snapshot.id == snapshot)
+            return true;
+    }
+    return false;
+}
+
 static void answer(struct hibernating *h, int code, const char *reason)
 {
     struct engine *e = h->capture.engine;

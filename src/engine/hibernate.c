@@ -10,11 +10,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
-#include "engine/pauses.h"
 
 #define GONE_PROFILE_S (30ULL * 24 * 3600) /* the same as the default of hibernate_max_s */
 #define LOOK_MS (3600ULL * 1000)           /* the wall clock may be set */
-#define RETRY_NS NS_PER_S
 #define RETRY_DROP_MS (60ULL * 1000)
 
 static bool is_sandbox(const struct map_node *node, const void *key)
@@ -40,12 +38,16 @@ struct engine_snapshot *engine_hibernated_find(const struct engine *e, const cha
     return s != NULL && !s->is_leaving && !s->is_over ? s : NULL;
 }
 
-uint64_t hibernate_created_ms(const struct engine *e, const char *sandbox_id)
+void hibernate_put_times(const struct engine *e, struct snapshot *s)
 {
-    const struct engine_snapshot *s = find_any(e, sandbox_id);
-    uint64_t now_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+    const struct engine_snapshot *known = find_any(e, s->sandbox_id);
 
-    return s != NULL ? MAX_OF(now_ms, s->info.created_ms + 1) : now_ms;
+    s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
+    s->made_ms = rt_stored_at(e->rt, rt_now(e->rt));
+    if (known == NULL)
+        return;
+    s->created_ms = MAX_OF(s->created_ms, known->info.created_ms + 1);
+    s->made_ms = MAX_OF(s->made_ms, known->info.made_ms + 1);
 }
 
 size_t engine_hibernated_count(const struct engine *e)
@@ -150,14 +152,27 @@ static bool is_newer(const struct engine_snapshot *a, const struct engine_snapsh
         return a->info.generation > b->info.generation;
     if (a->is_found != b->is_found)
         return b->is_found; /* made by this process: of a box that there was still */
+    if (a->info.made_ms != b->info.made_ms && a->info.made_ms != 0 && b->info.made_ms != 0)
+        return a->info.made_ms > b->info.made_ms;
     return a->info.created_ms >= b->info.created_ms;
+}
+
+/* While it was made its box was given to the thread, or another box was bound to the id: what is in it is outdated, and the
+ * other one may have variables that nobody has yet. */
+static bool is_late(struct engine *e, const struct snapshot *s)
+{
+    const struct pool_box *b = pool_find_sandbox(e->pool, s->sandbox_id);
+
+    return fx_hibernate_was_leased(e, s->id) || (b != NULL && b->id.v != s->box_id);
 }
 
 /* Two of one id: a crash, or its owner was faster than the end of the box. Before all boxes are known none is deleted. */
 void hibernate_added(struct engine *e, struct engine_snapshot *s)
 {
     struct engine_snapshot *other = find_any(e, s->info.sandbox_id);
-    struct engine_snapshot *old = other != NULL && is_newer(other, s) ? s : other;
+    bool is_older = other != NULL && (is_newer(other, s) ||
+                                      (!s->is_found && !other->is_over && is_late(e, &s->info)));
+    struct engine_snapshot *old = is_older ? s : other;
 
     list_push_back(&e->hibernate.list, &s->hibernated_link);
     heap_set(&e->hibernate.expiries, &s->expiry, expiry_of(e, s));
@@ -232,7 +247,9 @@ static bool has_files_of(struct engine *e, const struct pool_box *b, const struc
 static bool is_unequipped(struct engine *e, const struct pool_box *b,
                           const struct engine_snapshot *s)
 {
-    return s->envs != NULL && b->id.v != s->info.box_id && is_made_from(e, b, &s->info);
+    if (s->envs == NULL)
+        return false;
+    return b->id.v == s->info.box_id ? s->was_unequipped : is_made_from(e, b, &s->info);
 }
 
 /* A leased box that is neither the one it was made of nor made from it was given to the thread before the backend could list its
@@ -284,8 +301,11 @@ void hibernate_event(struct engine *e, const struct pool_fx *fx)
 
 void hibernate_equipped(struct engine *e, const struct pool_box *box)
 {
+    const struct pool_box *bound = pool_find_sandbox(e->pool, box->sandbox_id);
     struct engine_snapshot *s = find_any(e, box->sandbox_id);
 
+    if (bound == NULL || bound->id.v != box->id.v) /* it became one meanwhile, or ended */
+        return;
     if (s == NULL || s->is_over || !is_unequipped(e, box, s))
         return;
     FAULT_POINT("hibernate.before_drop");
@@ -295,8 +315,10 @@ void hibernate_equipped(struct engine *e, const struct pool_box *box)
 const struct engine_snapshot *hibernate_source(struct engine *e, const struct pool_box *box)
 {
     const struct engine_snapshot *s = engine_hibernated_find(e, box->sandbox_id);
+    bool is_source = s != NULL && (box->id.v == s->info.box_id ? s->was_unequipped
+                                                               : is_made_from(e, box, &s->info));
 
-    return s != NULL && box->id.v != s->info.box_id && is_made_from(e, box, &s->info) ? s : NULL;
+    return is_source ? s : NULL;
 }
 
 bool hibernate_wants_envs(struct engine *e, const struct pool_box *box)
@@ -334,136 +356,4 @@ void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_
 
     if (s != NULL && (was_leased || (!has_box && hibernate_is_unwanted(e, made))))
         hibernate_drop(e, s);
-}
-
-/* --- it comes back --- */
-
-static bool is_unlisted(struct engine *e, const struct pool_acquire *a)
-{
-    return a->profile < POOL_PROFILES_MAX && a->thread[0] != '\0' &&
-           (pool_profile(e->pool, a->profile)->want_hibernate ||
-            pool_profile(e->pool, a->profile)->is_durable) &&
-           !profiles_backend(e, a->profile)->has_snapshots;
-}
-
-/* Its box ended while a snapshot was made of it, which may still become whole. */
-static bool is_being_made(struct engine *e, const struct pool_acquire *a)
-{
-    enum pool_end end;
-
-    if (list_is_empty(&e->hibernate.running) || !fx_hibernate_runs(e, a->sandbox_id))
-        return false;
-    end = pool_find_past(e->pool, a->sandbox_id, NULL, NULL);
-    return end != POOL_END_DESTROYED && end != POOL_END_RELEASED;
-}
-
-bool hibernate_concerns(struct engine *e, const struct pool_acquire *a)
-{
-    return find_any(e, a->sandbox_id) != NULL || is_unlisted(e, a) || is_being_made(e, a);
-}
-
-void hibernate_refuse(struct engine *e, struct req_id req, int code, const char *reason)
-{
-    struct engine_call *call = engine_call_find(e, req);
-    struct pool_fx fx = {.kind = POOL_FX_REPLY, .req = req};
-
-    fx.u.reply.code = code;
-    fx.u.reply.retry_after_ns = code == SP_BACKEND_UNAVAILABLE ? RETRY_NS : 0;
-    str_copy_cut(fx.reason, sizeof(fx.reason), reason);
-    if (call != NULL)
-        engine_call_end(e, call, &fx);
-}
-
-/* As for a box that is bound to the id. */
-static int check(const struct pool_acquire *a, const struct engine_call *call,
-                 const struct snapshot *s, const char *profile)
-{
-    if (strcmp(a->user, s->user) != 0 || strcmp(a->thread, s->thread) != 0)
-        return SP_OWNER_CONFLICT;
-    if (a->principal != s->principal && !a->is_operator)
-        return SP_FORBIDDEN;
-    if ((a->is_profile_named && strcmp(profile, s->profile) != 0) ||
-        (call->extras != NULL && call->extras->snapshot != NULL))
-        return SP_SPEC_CONFLICT;
-    return SP_OK;
-}
-
-static void add_snapshot(struct engine_call *call, const struct snapshot *s)
-{
-    struct backend_extras extras = {0};
-    struct backend_extras *all;
-    char hex[17];
-
-    if (call->extras != NULL)
-        extras = *call->extras;
-    str_hex64(hex, s->id);
-    extras.snapshot = hex;
-    all = backend_extras_copy(&extras);
-    free(call->extras);
-    call->extras = all;
-}
-
-static void mark(struct engine *e, struct engine_call *call, struct pool_acquire *a,
-                 const struct snapshot *s, bool has_box)
-{
-    add_snapshot(call, s);
-    if (call->metadata == NULL && !has_box && !str_is_empty(s->metadata)) {
-        call->kept_metadata = xstrdup(s->metadata);
-        call->metadata = call->kept_metadata;
-    }
-    if (!call->pending_node.is_linked) {
-        str_copy_cut(call->sandbox_id, sizeof(call->sandbox_id), a->sandbox_id);
-        map_insert(&e->pending, &call->pending_node, hash_str(call->sandbox_id));
-    }
-    special_mark(e, call, a);
-    call->profile = a->profile;
-    call->restored_with = a->made_with;
-    a->is_restored = true;
-    a->generation = s->generation;
-}
-
-/* Also while the id has a box: that may fail to start, or be found dead, and who waits for it is then to get one from the
- * snapshot. */
-bool hibernate_mark(struct engine *e, struct pool_event *ev)
-{
-    struct pool_acquire *a = &ev->u.acquire;
-    struct engine_call *call = engine_call_find(e, ev->req);
-    struct engine_snapshot *s = engine_hibernated_find(e, a->sandbox_id);
-    bool has_box = pool_find_sandbox(e->pool, a->sandbox_id) != NULL;
-    int profile;
-    int code;
-
-    if (call == NULL)
-        return true;
-    if (s == NULL && is_unlisted(e, a) && !has_box) {
-        hibernate_refuse(e, ev->req, SP_BACKEND_UNAVAILABLE,
-                         "the backend has not shown yet whether the sandbox is hibernated");
-        return false;
-    }
-    if (s == NULL && !has_box && is_being_made(e, a)) {
-        hibernate_refuse(
-            e, ev->req, SP_BACKEND_UNAVAILABLE,
-            "the sandbox has just ended, and its files are still being kept: try again");
-        return false;
-    }
-    if (s == NULL)
-        return true;
-    code = check(a, call, &s->info, profiles_name(e, a->profile));
-    if (code != SP_OK && has_box)
-        return true; /* the pool knows better */
-    if (code != SP_OK) {
-        hibernate_refuse(e, ev->req, code, sp_error_info(code)->text);
-        return false;
-    }
-    profile = pool_profile_index(e->pool, s->info.profile);
-    if (profile >= 0 && !pool_profile(e->pool, (unsigned) profile)->is_retired)
-        a->profile = (unsigned) profile;
-    if (!engine_snapshot_fits(e, s, a->profile)) {
-        hibernate_refuse(e, ev->req, SP_SPEC_CONFLICT,
-                         "the sandbox is hibernated at another backend than its profile has now");
-        return false;
-    }
-    mark(e, call, a, &s->info, has_box);
-    share_touch(e, s);
-    return true;
 }

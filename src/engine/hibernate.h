@@ -20,10 +20,14 @@ void fx_hibernate(struct engine *e, const struct pool_fx *fx);
 void fx_hibernate_leased(struct engine *e, const char *sandbox_id);
 /* A snapshot of its box is being made, and nobody was given the box since that began. */
 bool fx_hibernate_runs(struct engine *e, const char *sandbox_id);
+/* The box of this snapshot, which is being made, was given to its thread since that began. */
+bool fx_hibernate_was_leased(struct engine *e, uint64_t snapshot);
 /* One is whole, and the pool was notified. `was_leased`: its id, since it was begun. */
 void hibernate_captured(struct engine *e, const struct snapshot *made, bool was_leased);
 /* Whether hibernate_mark() has anything to do with this acquire: nearly never. */
 bool hibernate_concerns(struct engine *e, const struct pool_acquire *a);
+/* True: callers of this pool profile are refused, because it is not known who has a hibernated sandbox; `dst` says so. */
+MUST_CHECK bool hibernate_lacks(struct engine *e, unsigned profile, char *dst, size_t cap);
 /* Just before the pool is given an acquire: one whose box is hibernated is to be made from it. False: it has been
  * refused. */
 MUST_CHECK bool hibernate_mark(struct engine *e, struct pool_event *ev);
@@ -44,9 +48,9 @@ struct backend_extras *hibernate_add_envs(struct engine *e, const struct pool_bo
                                           struct backend_extras *extras);
 /* The box has all that its acquire asked for: what it was made from is over. */
 void hibernate_equipped(struct engine *e, const struct pool_box *box);
+/* When it is made: later than any snapshot of its id that is known. Which of two is newer must not depend on a clock that is set. */
+void hibernate_put_times(const struct engine *e, struct snapshot *s);
 /* Whether its owner, or an operator, has destroyed the box it was made of, or one that came after. */
-/* The wall clock, but later than any snapshot of this id: which of two is newer must not depend on a clock that is set. */
-uint64_t hibernate_created_ms(const struct engine *e, const char *sandbox_id);
 bool hibernate_is_unwanted(const struct engine *e, const struct snapshot *s);
 void hibernate_drop(struct engine *e, struct engine_snapshot *s); /* nobody gets it any more */
 /* Of snapshots.c: one more is known, or one less. */

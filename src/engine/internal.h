@@ -47,6 +47,7 @@ struct engine_backend {
     bool want_relist;
     bool want_snapshots;                /* they could not be listed */
     bool has_snapshots;                 /* they were listed once */
+    bool has_late_sides;                /* what lies beside them is still being read */
     struct rt_timer relist_timer;       /* a clean listing has left something open */
     uint64_t relist_ns;                 /* the pause before the next one; 0: none has */
     char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */

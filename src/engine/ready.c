@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "engine/hibernate.h"
 #include "engine/internal.h"
 #include "engine/snapshots.h"
 
@@ -127,6 +128,8 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
         describe_mode(dst, cap, "profile", mode, text);
     else if (!str_is_empty(b->trouble) && !(is_failing(&view) && view.failed_at_ns > b->trouble_ns))
         str_copy_cut(dst, cap, b->trouble);
+    else if (hibernate_lacks(e, profile, dst, cap))
+        return true;
     else if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */
         str_copy_cut(dst, cap, engine_disk(e)->reason);
         return view.by_state[POOL_BLANK] == 0;

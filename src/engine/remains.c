@@ -41,7 +41,7 @@ void snapshots_describe(struct engine *e, const struct pool_box *box, struct sna
     s->principal = box->principal;
     s->generation = box->generation;
     s->box_id = box->id.v;
-    s->created_ms = hibernate_created_ms(e, s->sandbox_id);
+    hibernate_put_times(e, s);
 }
 
 static void take_row(struct engine *e, const struct pool_box *b, struct snapshot *ret)
@@ -65,7 +65,7 @@ static void take_labels(struct engine *e, const struct backend_labels *l, struct
     ret->principal = l->principal;
     ret->generation = l->generation;
     ret->box_id = l->box_id;
-    ret->created_ms = hibernate_created_ms(e, ret->sandbox_id);
+    hibernate_put_times(e, ret);
 }
 
 bool remains_wanted(void *ctx, const struct backend_labels *labels, struct snapshot *ret)

@@ -14,8 +14,11 @@ static int run_write(struct work *w, struct err *err)
 {
     struct engine_capture *c = container_of(w, struct engine_capture, side);
 
-    return side_write(c->side_dir, c->request.snapshot.id, c->envs, c->request.snapshot.created_ms,
-                      err);
+    const struct snapshot_side side = {.used_ms = c->request.snapshot.created_ms,
+                                       .envs = c->envs,
+                                       .was_unequipped = c->was_unequipped};
+
+    return side_write(c->side_dir, c->request.snapshot.id, &side, err);
 }
 
 /* A box that is hibernated goes: its files count for more than its variables. */
@@ -86,6 +89,7 @@ void capture_ask_envs(struct engine_capture *c)
 
     if (from != NULL && from->envs != NULL) { /* the box does not have them yet */
         c->envs = backend_extras_copy(from->envs);
+        c->was_unequipped = true;
         start_write(c);
         return;
     }

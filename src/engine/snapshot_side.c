@@ -48,6 +48,8 @@ static void read_envs(int fd, const char *path, struct snapshot_side *ret)
         is_good = doc != NULL &&
                   agent_env_read(json_get(json_root(doc), "envs"), &ret->envs, &err) == SP_OK;
     }
+    if (is_good && doc != NULL)
+        ret->was_unequipped = json_bool(json_get(json_root(doc), "was_unequipped"));
     if (!is_good)
         log_warn("snapshot.envs_lost", LF_STR("path", path), LF_STR("reason", err.msg));
     (void) json_doc_free(doc);
@@ -78,8 +80,7 @@ static int set_time(int fd, uint64_t ms)
     return futimens(fd, times) == 0 && fsync(fd) == 0 ? 0 : errno;
 }
 
-int side_write(const char *dir, uint64_t id, const struct backend_extras *envs, uint64_t used_ms,
-               struct err *err)
+int side_write(const char *dir, uint64_t id, const struct snapshot_side *side, struct err *err)
 {
     char path[CONFIG_PATH_MAX + 64];
     AUTO_CLOSE int fd = -1;
@@ -94,17 +95,19 @@ int side_write(const char *dir, uint64_t id, const struct backend_extras *envs, 
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, SP_IO, errno, "make '%.150s'", path);
-    if (envs == NULL)
+    if (side->envs == NULL)
         return SP_OK;
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    agent_env_put(envs, &o, "envs");
+    agent_env_put(side->envs, &o, "envs");
+    if (side->was_unequipped)
+        json_put_bool(&o, "was_unequipped", true);
     json_end(&o);
     buf_init(&text, TEXT_MAX);
     json_out_finish(&o, &text);
     sys = buf_failed(&text) ? EFBIG : file_write_all(fd, buf_str(&text), text.len);
     if (sys == 0)
-        sys = set_time(fd, used_ms);
+        sys = set_time(fd, side->used_ms);
     buf_fini(&text);
     return sys == 0 ? SP_OK : err_sys(err, SP_IO, sys, "write '%.150s'", path);
 }
@@ -153,12 +156,13 @@ static void start(struct chore *c, int (*run)(struct work *w, struct err *err))
 static int run_touch(struct work *w, struct err *err)
 {
     const struct chore *c = container_of(w, struct chore, work);
+    const struct snapshot_side nothing = {0};
     char path[CONFIG_PATH_MAX + 64];
 
     put_path(path, c->dir, c->id);
     if (utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW) == 0)
         return SP_OK;
-    return side_write(c->dir, c->id, NULL, 0, err);
+    return side_write(c->dir, c->id, &nothing, err);
 }
 
 void side_touch(struct engine *e, uint64_t id)

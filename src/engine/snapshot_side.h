@@ -10,14 +10,15 @@
 struct snapshot_side {
     uint64_t used_ms;            /* 0: not known */
     struct backend_extras *envs; /* from malloc; NULL: none */
+    bool was_unequipped;         /* as of struct engine_snapshot */
 };
 
 void side_dir(const struct engine *e, char dst[CONFIG_PATH_MAX + 32]);
 /* On any thread. What cannot be read is as what is not there, and said in the log. */
 void side_read(const char *dir, uint64_t id, struct snapshot_side *ret);
 /* Without variables `used_ms` is now. */
-MUST_CHECK int side_write(const char *dir, uint64_t id, const struct backend_extras *envs,
-                          uint64_t used_ms, struct err *err);
+MUST_CHECK int side_write(const char *dir, uint64_t id, const struct snapshot_side *side,
+                          struct err *err);
 
 /* Nobody waits for these. */
 void side_touch(struct engine *e, uint64_t id);

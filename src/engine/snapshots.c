@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/hibernate.h"
@@ -15,6 +16,7 @@
 #include "engine/snapshot_side.h"
 
 #define LOAD_NS ENGINE_LIST_TIMEOUT_NS /* one that is late is asked again after a clean listing */
+#define SIDES_NS (10 * NS_PER_S)       /* a disk that takes longer does not hold up the start */
 #define CAPTURE_NS (10 * 60 * NS_PER_S)
 #define DROP_NS (30 * NS_PER_S)
 
@@ -62,6 +64,7 @@ void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backe
     s->is_found = is_found;
     s->order = ++e->snapshot_order;
     s->envs = TAKE_PTR(side->envs);
+    s->was_unequipped = side->was_unequipped;
     s->noted_ms = side->used_ms;
     s->used_ms = MAX_OF(side->used_ms, info->created_ms);
     if (!info->is_hibernated)
@@ -116,12 +119,15 @@ struct load_op {
     struct work work;
     char dir[CONFIG_PATH_MAX + 32];
     struct snapshot_side *sides; /* of each of the list */
+    struct rt_timer timer;
+    bool is_late; /* the start does not wait for it any more */
 };
 
 static int read_sides(struct work *w, struct err *err UNUSED)
 {
     struct load_op *l = container_of(w, struct load_op, work);
 
+    FAULT_POINT("hibernate.loading");
     for (size_t i = 0; i < l->request.count; i++)
         side_read(l->dir, l->request.list[i].id, &l->sides[i]);
     return SP_OK;
@@ -137,10 +143,12 @@ static void end_load(struct load_op *l)
             snapshots_add(e, &l->request.list[i], l->backend, &l->sides[i], true);
         free(l->sides[i].envs);
     }
+    rt_timer_cancel(e->rt, &l->timer);
     backend_snapshots_fini(&l->request);
     free(l->sides);
+    e->snapshot_loads -= l->is_late ? 0 : 1;
+    e->backends[l->backend].has_late_sides = false;
     free(l);
-    e->snapshot_loads--;
     if (e->is_recovered)
         snapshots_sweep(e);
     else
@@ -151,6 +159,21 @@ static void end_load(struct load_op *l)
 static void on_sides(struct op *op)
 {
     end_load(container_of(op, struct load_op, work.op));
+}
+
+/* The thread cannot be stopped. Until it has an answer, acquires that may concern one of these snapshots are refused. */
+static void on_late_sides(struct rt_timer *timer)
+{
+    struct load_op *l = container_of(timer, struct load_op, timer);
+    struct engine *e = l->engine;
+
+    log_error("snapshot.sides_late", LF_STR("dir", l->dir),
+              LF_STR("reason", "the disk does not answer: hibernated sandboxes have to wait"));
+    l->is_late = true;
+    e->backends[l->backend].has_late_sides = true;
+    e->snapshot_loads--;
+    if (!e->is_recovered)
+        recovery_settle(e);
 }
 
 static void on_loaded(struct op *op)
@@ -168,6 +191,7 @@ static void on_loaded(struct op *op)
     side_dir(e, l->dir);
     l->sides = xcalloc(l->request.count + 1, sizeof(*l->sides));
     l->work.run = read_sides;
+    rt_timer_set(e->rt, &l->timer, rt_after(rt_now(e->rt), FAULT_TIME(SIDES_NS)), on_late_sides);
     work_start(e->loop, &l->work, NULL, RT_NEVER, on_sides);
 }
 
@@ -214,7 +238,7 @@ static bool is_ending(const struct pool_box *b)
 static void end_capture(struct engine_capture *c, int rc, const struct err *err)
 {
     struct engine *e = c->engine;
-    struct snapshot_side side = {.envs = TAKE_PTR(c->envs)};
+    struct snapshot_side side = {.envs = TAKE_PTR(c->envs), .was_unequipped = c->was_unequipped};
     struct err lost;
     char reason[sizeof(err->msg)] = "";
     int code;
@@ -450,8 +474,13 @@ void snapshots_sweep(struct engine *e)
     }
     hibernate_sweep(e);
     for (unsigned i = 0; i < e->backend_count; i++) {
-        are_all_known = are_all_known && !e->backends[i].want_snapshots;
-        are_possible = are_possible || e->backends[i].ops->snapshots != NULL;
+        const struct engine_backend *b = &e->backends[i];
+
+        if (b->ops->snapshots == NULL)
+            continue;
+        are_all_known =
+            are_all_known && b->has_snapshots && !b->want_snapshots && !b->has_late_sides;
+        are_possible = true;
     }
     if (are_possible && are_all_known && e->snapshot_loads == 0 && !e->is_closing)
         side_sweep(e);

@@ -22,6 +22,7 @@ struct engine_snapshot {
     uint64_t order; /* grows with each that is added: pages follow it */
     unsigned backend;
     struct backend_extras *envs; /* variables of the lease, for boxes made from it; NULL: none */
+    bool was_unequipped;         /* hibernated: its own box had not been given them either */
     uint64_t used_ms;            /* by the wall clock: made, or the last box made from it */
     uint64_t noted_ms;           /* the last use that was written down */
     bool is_found;               /* of an earlier life */
@@ -41,6 +42,7 @@ struct engine_capture {
     struct work side;                    /* what the box has answered is written, */
     char side_dir[CONFIG_PATH_MAX + 32]; /* here */
     struct backend_extras *envs;         /* until the snapshot has it */
+    bool was_unequipped;                 /* the box was to be given them, and was not yet */
     /* SP_OK: request.snapshot is whole and known. */
     void (*on_done)(struct engine_capture *c, int code, const char *reason);
 };

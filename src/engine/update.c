@@ -360,9 +360,9 @@ static struct engine_update *update_new(struct engine *e, struct engine_call *ca
     u->fx = *fx;
     if (u->extras != NULL && call->restored_with != 0 &&
         call->restored_with != fx->snapshot.made_with)
-        u->extras->snapshot = NULL; /* its thread has got a box that needed none */
-    else if (u->extras != NULL && call->restored_with != 0 && !call->has_envs &&
-             u->extras->env_count == 0) {
+        u->extras->snapshot = NULL; /* its thread has got a box that was not made from it */
+    if (u->extras != NULL && call->restored_with != 0 && !call->has_envs &&
+        u->extras->env_count == 0) {
         u->extras = hibernate_add_envs(e, &fx->snapshot, u->extras);
         u->has_kept_envs = u->extras->env_count > 0;
     }

@@ -102,6 +102,25 @@ class Hibernate(HibernateCase):
     def side_files(self):
         return sorted(os.listdir(self.server.state / "snapshots"))
 
+    def start_while_the_disk_hangs(self):
+        """Variables cannot be read: the daemon starts all the same, and says what it cannot do yet."""
+        gate = self.server.state / "gate"
+        if not fault_names():
+            self.serve()
+            return
+        gate.touch()
+        self.serve(env={"SANDPOOL_HANG_AT": f"hibernate.loading={gate}", "SANDPOOL_HURRY": "100"})
+        refused = self.pool.post("/v1/acquire", {"thread_id": "t"})
+        self.assertEqual((refused.status, refused.json["error"]["code"]), (503, "backend_unavailable"), refused)
+        self.assertIn("the disk does not answer", refused.json["error"]["message"])
+        ready = self.pool.get("/readyz")
+        self.assertIn("the disk does not answer", ready.text, ready)
+        self.assertEqual(self.pool.post("/v1/acquire", {}).status, 200)  # it has nothing to find
+        self.assertEqual(len(self.side_files()), 1)
+        gate.unlink()
+        wait_until(lambda: self.hibernated() == {"t"}, "the disk answers again")
+        self.assertEqual(len(self.side_files()), 1)
+
     def test_the_variables_of_its_lease(self):
         show = "printf '%s|%s\n' \"$WORD\" \"$OTHER\""
         box = self.acquire("t", envs={"WORD": "hush hush"})
@@ -113,7 +132,7 @@ class Hibernate(HibernateCase):
         for answer in (asleep, shown, self.pool.get("/v1/sandboxes").json, self.pool.get("/v1/events?format=json").json):
             self.assertNotIn("hush hush", str(answer))
         self.server.stop()
-        self.serve()
+        self.start_while_the_disk_hangs()
         again = self.acquire("t", "restored")
         self.assertEqual(again.sh(show), "hush hush|\n")
         wait_until(lambda: self.side_files() == [], "they are not needed any more")

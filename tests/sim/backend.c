@@ -241,9 +241,10 @@ static void check(struct world *w, const struct pool_fx *fx)
     ev->u.verdict = verdict_on(w, b, fx->snapshot.life);
     if (b == NULL)
         return;
-    if (ev->u.verdict == POOL_ALIVE)
+    if (ev->u.verdict == POOL_ALIVE ||
+        (ev->u.verdict == POOL_DEAD && b->is_running && b->stopped_ns == 0))
         backend_put_life(b, ev->life);
-    else
+    if (ev->u.verdict != POOL_ALIVE)
         b->doubted_ns = w->now_ns;
     if (ev->u.verdict == POOL_ABSENT && b->is_running)
         b->absent++;

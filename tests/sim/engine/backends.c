@@ -97,8 +97,10 @@ bool backends_may_destroy(uint64_t id)
     struct pool_stats stats;
     bool is_excused;
 
-    if (row == NULL && b == NULL)
+    if (row == NULL && b == NULL) { /* its intent may still wait for its commit */
+        disk_note_unrecorded(id);
         return true;
+    }
     pool_get_stats(engine_pool(walk.engine), &stats);
     is_excused = !stats.is_store_up || (b != NULL && (b->is_unrecorded || b->has_failed)) ||
                  (row != NULL && (row->is_unrecorded || row->has_failed));

@@ -6,9 +6,9 @@
 #include "loop/httpc.h"
 #include "walk.h"
 
-#define READY_NS \
-    (15 *        \
-     NS_PER_S) /* listings, their cancel, boxes that are asked for, snapshots that are listed again */
+/* Listings, their cancel, boxes that are asked for, snapshots that are listed again; and what lies beside snapshots is read
+ * from a disk that may hang. */
+#define READY_NS ((15 + 10) * NS_PER_S)
 #define DAY_MS ((int64_t) 86400 * 1000)
 #define CLOSE_NS (60 * NS_PER_S) /* the daemon would end itself */
 /* With a disk that works: everything under way is cancelled, and little is written. */
@@ -72,11 +72,14 @@ static void close_failed(void)
 
 void lives_start(void)
 {
-    /* What lies beside snapshots is read from the disk, which may hang. */
-    uint64_t limit_ns = MAX_OF(walk_now(), walk.hang_ns) + READY_NS + WALK_GRACE_NS;
+    uint64_t limit_ns = walk_now() + READY_NS + WALK_GRACE_NS;
     struct err err;
 
     set_wall_clock();
+    if (rand_below(&walk.clock, 10) == 0) {
+        walk.start_hang_ns = walk_now() + 40 * NS_PER_S;
+        walk_say("--- the threads of the start hang");
+    }
     walk.is_closed = false;
     walk.is_closing = false;
     walk.is_frozen = false;
@@ -119,6 +122,8 @@ static void freeze(void)
 static void close_engine(void)
 {
     set_wall_clock();
+    walk.start_hang_ns = 0;
+    machine_go_on();
     walk.is_closing = true;
     engine_close(walk.engine, on_closed, NULL);
     if (!walk_run_to(&walk.is_closed, walk_now() + QUICK_CLOSE_NS) && walk.hang_ns <= walk_now() &&

@@ -68,6 +68,7 @@ struct job {
     struct list_node link;
     struct rt_timer timer;
     struct work *work;
+    bool is_hanging; /* since the start */
 };
 
 static struct list jobs;
@@ -90,11 +91,14 @@ void work_start(struct loop *l, struct work *w, struct list *owner, uint64_t dea
 {
     struct job *j = xcalloc(1, sizeof(*j));
     uint64_t at_ns = walk_now() + (walk_one_in(6) ? walk_ms(0, 400) : walk_ms(0, 20));
+    bool is_hanging = !walk.is_serving && !walk.is_closing && walk.start_hang_ns > walk_now();
 
     op_begin(&w->op, &l->rt, owner, deadline_ns, NULL, on_done);
     j->work = w;
     w->priv = j;
+    j->is_hanging = is_hanging;
     list_push_back(&jobs, &j->link);
+    at_ns = is_hanging ? walk.start_hang_ns : at_ns;
     rt_timer_set(&walk.rt, &j->timer, walk.is_frozen ? walk_now() : MAX_OF(at_ns, walk.hang_ns),
                  on_job);
 }
@@ -111,6 +115,16 @@ void machine_freeze(void)
 {
     for (struct list_node *n = list_first(&jobs); n != NULL; n = list_next(&jobs, n))
         rt_timer_set(&walk.rt, &container_of(n, struct job, link)->timer, walk_now(), on_job);
+}
+
+void machine_go_on(void)
+{
+    for (struct list_node *n = list_first(&jobs); n != NULL; n = list_next(&jobs, n)) {
+        struct job *j = container_of(n, struct job, link);
+
+        if (j->is_hanging)
+            rt_timer_set(&walk.rt, &j->timer, walk_now(), on_job);
+    }
 }
 
 void machine_init(void)

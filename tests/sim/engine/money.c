@@ -39,15 +39,6 @@ void money_config(struct config *c)
     }
 }
 
-void money_asked(struct walk_request *r)
-{
-    const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), r->sandbox_id);
-
-    r->was_poor = is_poor(walk.clients[r->client].user);
-    r->had_lease = (b != NULL && (b->state == POOL_LEASED || b->state == POOL_LEASING)) ||
-                   callers_has_open(r->client); /* which asked when there was money */
-}
-
 static bool is_priced(unsigned profile)
 {
     const struct config_profile *p = engine_profile(walk.engine, profile);
@@ -55,9 +46,24 @@ static bool is_priced(unsigned profile)
     return p != NULL && !str_is_empty(p->price.currency);
 }
 
+void money_asked(struct walk_request *r)
+{
+    const struct pool_box *b = pool_find_sandbox(engine_pool(walk.engine), r->sandbox_id);
+    struct pool_stats stats;
+
+    r->was_poor = is_poor(walk.clients[r->client].user);
+    pool_get_stats(engine_pool(walk.engine), &stats);
+    for (unsigned i = 0; i < stats.profile_count; i++)
+        r->priced |= (is_priced(i) ? 1ULL : 0) << i;
+    r->had_lease = (b != NULL && (b->state == POOL_LEASED || b->state == POOL_LEASING)) ||
+                   callers_has_open(r->client); /* which asked when there was money */
+}
+
 void money_served(const struct pool_fx *fx, const struct walk_request *r)
 {
-    if (!r->was_poor || !is_priced(fx->snapshot.profile))
+    /* A profile may have got its price meanwhile. */
+    if (!r->was_poor || !is_priced(fx->snapshot.profile) ||
+        (r->priced >> fx->snapshot.profile & 1) == 0)
         return;
     if (r->kind == POOL_EV_RENEW)
         walk_fail("a lease was renewed over budget");

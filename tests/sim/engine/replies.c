@@ -170,9 +170,10 @@ static bool is_excused(const struct walk_client *c, int code)
             real->doubt_ns + 5 * NS_PER_S > walk_now());
 }
 
+/* A box that was made from a snapshot gets its variables before the reply, like extras. */
 static bool is_about_extras(const struct walk_request *r, int code)
 {
-    return r->kinds != 0 && code != SP_STORE_UNAVAILABLE;
+    return (r->kinds != 0 || r->was_hibernated) && code != SP_STORE_UNAVAILABLE;
 }
 
 static void judge_loss(const struct pool_fx *fx)

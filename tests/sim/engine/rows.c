@@ -95,6 +95,20 @@ static void fill(struct walk_row *r, const struct store_box *b)
     str_copy_cut(r->end, sizeof(r->end), b->end);
 }
 
+void disk_note_unrecorded(uint64_t id)
+{
+    walk.unrecorded[walk.unrecorded_count % WALK_UNRECORDED] = id;
+    walk.unrecorded_count++;
+}
+
+static bool is_unrecorded(uint64_t id)
+{
+    for (size_t i = 0; i < WALK_UNRECORDED; i++)
+        if (walk.unrecorded[i] == id)
+            return true;
+    return false;
+}
+
 static void put_box(const struct store_box *b, uint64_t at_ms)
 {
     struct walk_row *r = disk_row(b->id);
@@ -106,8 +120,10 @@ static void put_box(const struct store_box *b, uint64_t at_ms)
             r = &walk.disk.rows[i];
     if (r == NULL)
         walk_fail("more rows than there can be boxes");
-    if (!r->is_used)
+    if (!r->is_used) {
         memset(r, 0, sizeof(*r));
+        r->is_unrecorded = is_unrecorded(b->id);
+    }
     r->is_used = true;
     fill(r, b);
 }

@@ -10,8 +10,8 @@
 #include "walk.h"
 
 /* The names that the linker gives to the replaced functions. */
-int __wrap_side_write(const char *dir, uint64_t id, const struct backend_extras *envs,
-                      uint64_t used_ms, struct err *err);
+int __wrap_side_write(const char *dir, uint64_t id, const struct snapshot_side *side,
+                      struct err *err);
 void __wrap_side_read(const char *dir, uint64_t id, struct snapshot_side *ret);
 
 #define NAME "FILES"
@@ -27,15 +27,35 @@ static uint64_t files_of(const struct backend_extras *x)
     return files;
 }
 
-int __wrap_side_write(const char *dir UNUSED, uint64_t id, const struct backend_extras *envs,
-                      uint64_t used_ms UNUSED, struct err *err)
+/* They are lost with this failure: a box that is hibernated goes without. */
+static void forget(uint64_t files)
 {
-    if (walk.is_frozen || walk_chance(4))
+    for (size_t i = 0; i < walk.box_count; i++)
+        walk.boxes[i].wants_envs = walk.boxes[i].wants_envs && walk.boxes[i].files != files;
+}
+
+int __wrap_side_write(const char *dir UNUSED, uint64_t id, const struct snapshot_side *side,
+                      struct err *err)
+{
+    if (!walk.is_frozen && walk_chance(4)) {
+        forget(files_of(side->envs));
         return err_set(err, SP_IO, "the disk is bad");
+    }
+    if (walk.is_frozen)
+        return err_set(err, SP_IO, "the daemon is dead");
     walk.sides[walk.side_count % WALK_SNAPSHOTS].id = id;
-    walk.sides[walk.side_count % WALK_SNAPSHOTS].files = files_of(envs);
+    walk.sides[walk.side_count % WALK_SNAPSHOTS].files = files_of(side->envs);
+    walk.sides[walk.side_count % WALK_SNAPSHOTS].was_unequipped = side->was_unequipped;
     walk.side_count++;
     return SP_OK;
+}
+
+static bool was_unequipped(uint64_t snapshot)
+{
+    for (size_t i = 0; i < WALK_SNAPSHOTS; i++)
+        if (walk.sides[i].id == snapshot)
+            return walk.sides[i].was_unequipped;
+    return false;
 }
 
 void __wrap_side_read(const char *dir UNUSED, uint64_t id, struct snapshot_side *ret)
@@ -50,6 +70,7 @@ void __wrap_side_read(const char *dir UNUSED, uint64_t id, struct snapshot_side 
         return;
     (void) snprintf(value, sizeof(value), "%llu", (unsigned long long) files);
     ret->envs = backend_extras_copy(&x);
+    ret->was_unequipped = was_unequipped(id);
 }
 
 uint64_t sides_of(uint64_t snapshot)

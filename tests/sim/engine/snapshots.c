@@ -134,6 +134,35 @@ static bool is_over_share(const struct walk_snapshot *s)
            (own + walk.hibernated_max - MIN_OF(all, walk.hibernated_max)) * walk.share_percent;
 }
 
+static bool is_bound(const struct walk_box *b)
+{
+    const struct pool_box *bound =
+        pool_find_sandbox(engine_pool(walk.engine), b->labels.sandbox_id);
+
+    return bound != NULL && bound->id.v == b->labels.box_id;
+}
+
+/* A box of its thread was made from it, and has its variables no more than it had. They are nowhere else. */
+static bool is_needed_for_envs(const struct walk_snapshot *s)
+{
+    uint64_t envs = sides_of(s->info.id);
+
+    for (size_t i = 0; i < WALK_SNAPSHOTS; i++) {
+        const struct walk_snapshot *other = &walk.snapshots[i];
+
+        if (other->is_used && !other->is_leaving && sides_of(other->info.id) == envs)
+            return false;
+    }
+    for (size_t i = 0; i < walk.box_count && envs != 0; i++) {
+        const struct walk_box *b = &walk.boxes[i];
+
+        if (b->is_running && b->wants_envs && b->files == envs &&
+            (backends_late(b->backend) & BACKEND_LATE_ENVS) != 0 && is_bound(b))
+            return true;
+    }
+    return false;
+}
+
 /* Deleted while no box has its files: its owner wants that, or a newer one was made. */
 void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t deadline_ns,
                         void (*on_done)(struct op *))
@@ -151,6 +180,8 @@ void walk_snapshot_drop(struct backend *base, struct backend_drop *r, uint64_t d
     }
     walk_say("snapshot %016llx is deleted", (unsigned long long) s->info.id);
     s->is_leaving = true;
+    if (s->info.is_hibernated && !snapshots_is_waived(s->info.sandbox_id) && is_needed_for_envs(s))
+        walk_fail("the variables of a hibernated box are deleted, and its box does not have them");
     if (p != NULL && p->is_made && p->files == s->files && is_leased(p))
         p->is_made = false;
     if (p != NULL && p->is_made && p->files == s->files && !p->is_waived && is_over_share(s)) {

@@ -25,6 +25,7 @@ enum {
     WALK_METAS = 9,
     WALK_EFFECTS = 512,
     WALK_EVENTS = 16, /* newest lines of the audit trail */
+    WALK_UNRECORDED = 16,
     WALK_STORE_S = 3, /* store.timeout_s */
     WALK_MARK = 1000, /* a limit of memory above it has the number of an acquire in it */
 };
@@ -182,10 +183,11 @@ struct walk_request {
     bool is_destroy;
     bool is_of_snapshot; /* the end of a hibernated box: its thread may get another one meanwhile */
     bool is_quick;
-    bool may_end;   /* a release: counted in in_doubt */
-    bool was_poor;  /* when it asked: its user had nothing left, */
-    bool had_lease; /* its thread had a lease, or another call of it was under way */
-    uint64_t box;   /* after the reply */
+    bool may_end;    /* a release: counted in in_doubt */
+    bool was_poor;   /* when it asked: its user had nothing left, */
+    uint64_t priced; /* the profiles that cost something, */
+    bool had_lease;  /* its thread had a lease, or another call of it was under way */
+    uint64_t box;    /* after the reply */
     char sandbox_id[POOL_ID_MAX + 1];
     char metadata[96];
 };
@@ -226,9 +228,12 @@ struct walk {
     unsigned spec[8];
 
     struct walk_disk disk;
+    uint64_t unrecorded[WALK_UNRECORDED]; /* the last of them */
+    uint64_t unrecorded_count;
     struct store *store; /* while one is open */
     bool is_disk_bad;
-    uint64_t hang_ns; /* nothing is committed before */
+    uint64_t hang_ns;       /* nothing is committed before */
+    uint64_t start_hang_ns; /* nor does a thread answer that was started before callers may come */
     uint64_t awake_ns;
 
     struct walk_backend *backends[WALK_BACKENDS]; /* NULL: not open */
@@ -244,6 +249,7 @@ struct walk {
     struct {
         uint64_t id;    /* of a snapshot */
         uint64_t files; /* what its variable says */
+        bool was_unequipped;
     } sides[WALK_SNAPSHOTS];
     uint64_t side_count;
     uint64_t sides_given;
@@ -295,6 +301,7 @@ void lives_end(void);   /* stop for good */
 void machine_init(void);
 void machine_turns(void); /* a random number of turns of the loop */
 void machine_freeze(void);
+void machine_go_on(void); /* threads that hang since the start */
 void machine_check_closed(void);
 
 /* disk.c */
@@ -303,6 +310,8 @@ void disk_freeze(void); /* part of what was being written may have reached the d
 void disk_hang(uint64_t for_ns);
 void disk_set_bad(bool is_bad);
 struct walk_row *disk_row(uint64_t id);
+/* The box ends though no row says so; its first row may still wait for its commit. */
+void disk_note_unrecorded(uint64_t id);
 const char *disk_meta(const char *key);
 void disk_set_meta(const char *key, const char *value);
 

@@ -93,6 +93,8 @@ static struct pool_event answer_to(const struct fixture *r, const struct pool_fx
     case POOL_FX_CHECK:
         ev.kind = POOL_EV_CHECKED;
         ev.u.verdict = r->verdict;
+        if (r->life != NULL)
+            snprintf(ev.life, sizeof(ev.life), "%s", r->life);
         break;
     case POOL_FX_ASK_USE:
         ev.kind = POOL_EV_USED;

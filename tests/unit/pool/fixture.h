@@ -29,6 +29,7 @@ struct fixture {
     bool fail_store;
     bool fail_create;
     enum pool_verdict verdict;
+    const char *life;  /* with that: which start of the box has answered; NULL: none */
     enum pool_use use; /* the answer of agents */
     uint64_t used_ns;  /* and since when */
     bool is_frozen;    /* what the last POOL_FX_FREEZE said */

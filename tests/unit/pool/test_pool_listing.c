@@ -318,6 +318,31 @@ static void test_intent_and_stuck_destroy(void **state)
     assert_null(pool_find_box(fixture.pool, deleting.id));
 }
 
+/* They were started again, and answer so: nobody gets them, but they run, and are destroyed before they are forgotten. */
+static void test_intent_and_stuck_destroy_started_again(void **state)
+{
+    struct pool_box intent = {.id = {1}, .state = POOL_INTENT, .spec_hash = 1};
+    struct pool_box deleting = {.id = {2}, .state = POOL_DOOMED, .spec_hash = 1};
+
+    (void) state;
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &intent));
+    assert_true(pool_restore_box(fixture.pool, fixture.now_ns, &deleting));
+    fixture.hold.destroy = true;
+    fixture_start(&fixture);
+    assert_true(fixture_answer(&fixture, POOL_FX_DESTROY, false));
+    fixture.life = "first";
+    fixture_list(&fixture, true, NULL, 0);
+    fixture.life = "second";
+    fixture.verdict = POOL_DEAD;
+    fixture_list(&fixture, true, NULL, 0);
+    assert_int_equal(fixture_state(&fixture, 1), POOL_DESTROYING);
+    assert_int_equal(fixture_state(&fixture, 2), POOL_DESTROYING);
+    fixture_advance(&fixture, NS_PER_S); /* tried again */
+    fixture_answer_all(&fixture, POOL_FX_DESTROY, true);
+    assert_null(pool_find_box(fixture.pool, intent.id));
+    assert_null(pool_find_box(fixture.pool, deleting.id));
+}
+
 /* Missing while its release is being written: asked when that is done. */
 static void test_missing_while_it_is_parked(void **state)
 {
@@ -363,6 +388,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_blank_is_not_given_meanwhile, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_after_a_restart, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy, setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_intent_and_stuck_destroy_started_again, setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_missing_while_it_is_parked, setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_missing_while_it_starts, setup, fixture_teardown),
     };
