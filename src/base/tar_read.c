@@ -15,6 +15,7 @@ struct extra {
     bool has_uid;
     bool has_gid;
     bool has_mtime;
+    bool has_pax;
     bool is_sparse;
     struct tar_entry entry;
 };
@@ -83,7 +84,7 @@ static bool skip_rest(struct tar_reader *r)
     return true;
 }
 
-/* Octal, or with the first bit set binary. */
+/* Octal between spaces and NULs, or with the first bit set binary. */
 static bool parse_number(const char *field, size_t len, uint64_t *ret)
 {
     const unsigned char *p = (const unsigned char *) field;
@@ -106,7 +107,9 @@ static bool parse_number(const char *field, size_t len, uint64_t *ret)
     for (; i < len && p[i] >= '0' && p[i] <= '7'; i++)
         v = v << 3 | (uint64_t) (p[i] - '0');
     *ret = v;
-    return i == len || p[i] == ' ' || p[i] == '\0';
+    while (i < len && (p[i] == ' ' || p[i] == '\0'))
+        i++;
+    return i == len;
 }
 
 /* A time may be negative; whoever wrote it does not matter here. */
@@ -236,6 +239,7 @@ static enum tar_result take_extra(struct tar_reader *r, struct extra *x, char ty
 
     if (result != TAR_ENTRY || type == TAR_PAX_GLOBAL || type == TAR_GNU_VOLUME)
         return result;
+    x->has_pax = x->has_pax || type == TAR_PAX;
     if (type == TAR_PAX)
         return take_pax(r, x, text, len) ? TAR_ENTRY : bad(r, "a pax header is malformed");
     while (len > 0 && text[len - 1] == '\0')
@@ -288,6 +292,21 @@ static void apply(struct tar_entry *e, const struct extra *x)
     }
 }
 
+/* Whether a header of this type, before an entry, says the same to every reader. */
+static bool is_plain_extra(const struct extra *x, char type)
+{
+    switch (type) {
+    case TAR_PAX:
+        return !x->has_pax; /* others forget the first */
+    case TAR_GNU_NAME:
+        return !x->has_name;
+    case TAR_GNU_LINK:
+        return !x->has_link;
+    default: /* others take it for an entry, and what came before it for that entry's */
+        return !x->has_pax && !x->has_name && !x->has_link;
+    }
+}
+
 /* The types that the caller knows. */
 static bool settle_type(struct tar_entry *e)
 {
@@ -328,6 +347,8 @@ static enum tar_result take_entry(struct tar_reader *r, const struct tar_header 
     }
     if (!settle_type(ret))
         return bad(r, "an entry has a type that is not known");
+    if (r->is_strict && ret->type != TAR_FILE && ret->size > 0)
+        return bad(r, "an entry that is no file has data");
     if (ret->type == TAR_FILE) {
         r->left = ret->size;
         r->padding = tar_padding(ret->size);
@@ -392,10 +413,11 @@ enum tar_result tar_reader_next(struct tar_reader *r, struct tar_entry *ret)
         if (!parse_number(h.size, sizeof(h.size), &size))
             return bad(r, "a size is malformed");
         r->entries++;
-        if (h.type != '\0' && strchr("xgLKV", h.type) != NULL)
-            result = take_extra(r, &x, h.type, size);
-        else
+        if (h.type == '\0' || strchr("xgLKV", h.type) == NULL)
             return take_entry(r, &h, &x, size, ret);
+        if (r->is_strict && !is_plain_extra(&x, h.type))
+            return bad(r, "headers of one entry contradict each other");
+        result = take_extra(r, &x, h.type, size);
         if (result != TAR_ENTRY)
             return result == TAR_GONE ? bad(r, "the archive is cut") : result;
         is_first = false;

@@ -33,6 +33,9 @@ struct tar_reader {
     /* May be NULL. A record of a pax header that the reader does not know itself; false: it is refused. With it a sparse file
      * (GNU's format 1.0) is an entry like any other, and its map is in its data. */
     bool (*on_record)(void *ctx, const char *key, size_t key_len, const char *value, size_t len);
+    /* Nothing may be in the archive that another reader could take for something else, so that no other finds more in it:
+     * data behind what is no file, headers that hold for the next entry here and for none elsewhere. */
+    bool is_strict;
     /* The reader's. */
     uint64_t left; /* data of the entry that was not read, without padding */
     unsigned padding;

@@ -53,6 +53,7 @@ struct engine_backend {
     char trouble[POOL_REASON_MAX + 1];  /* why the last listing failed, "" when it did not */
     uint64_t trouble_ns;                /* the last time */
     char progress[POOL_REASON_MAX + 1]; /* what is done about an image; "" when nothing is */
+    struct stats_queue *stats;          /* of stats.c; NULL: nobody has asked */
 };
 
 /* What was last said of a box of a profile that does not answer yet. */
@@ -391,6 +392,9 @@ void space_refresh(struct engine *e);
 /* stats.c: of a box that can be counted; on_done() gets NULL when nobody has said. */
 void stats_start(struct engine *e, const struct pool_box *box, uint64_t limit_ns,
                  void (*on_done)(void *ctx, const struct backend_counters *counters), void *ctx);
+
+/* Before the engine is freed; nobody asks any more. */
+void stats_close(struct engine *e);
 
 /* report.c: the backend has destroyed the box. */
 void report_note(struct engine *e, struct box_id box, const struct backend_released *released);

@@ -77,6 +77,7 @@ void engine_free(struct engine *e)
     map_fini(&e->updates);
     map_fini(&e->pauses);
     map_fini(&e->binds);
+    stats_close(e);
     journal_fini(&e->journal);
     config_ref_put(e->config);
     free(e->queue);

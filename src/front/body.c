@@ -19,7 +19,7 @@ static bool check_text(const struct front_field *f, const struct json *v, enum f
     }
     *ret = FRONT_NO_NAME;
     return f->type == FRONT_TEXT || (f->may_be_empty && str_is_empty(text)) ||
-           str_is_name(text, f->max, f->extra);
+           (str_is_name(text, f->max, f->extra) && !(f->is_operand && text[0] == '-'));
 }
 
 static bool check_number(const struct front_field *f, const struct json *v, enum front_problem *ret)
@@ -154,8 +154,8 @@ static bool say(void *ctx, const struct front_field *f, enum front_problem probl
         say_long(f, err);
     else if (problem == FRONT_NO_NAME)
         (void) err_set(err, SP_INVALID_FIELD,
-                       "'%s' must be 1 to %zu characters from letters, digits and '%s'", f->name,
-                       (size_t) f->max, f->extra);
+                       "'%s' must be 1 to %zu characters from letters, digits and '%s'%s", f->name,
+                       (size_t) f->max, f->extra, f->is_operand ? ", the first not '-'" : "");
     else
         (void) err_set(err, SP_INVALID_FIELD, "'%s' must be %s", f->name, type_text(f->type));
     return false;

@@ -28,6 +28,7 @@ struct front_field {
     uint64_t max;      /* NUMBER: range; TEXT, NAME: bytes; LIST: entries. 0 for a list: no limit */
     const char *extra; /* NAME */
     bool may_be_empty; /* NAME: "" too */
+    bool is_operand;   /* NAME: it does not begin as an option of a program does */
     bool is_required;
     bool refuses_null; /* else null is as good as absent */
 };

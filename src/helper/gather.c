@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,13 +20,20 @@
 #include "helper/merge_copy.h"
 #include "helper/tree_write.h"
 
+#define MB (1024ULL * 1024)
+#define HOLES_MAX \
+    (1024 * MB) /* with several at once, what they may take of the engine's disk beyond its floor */
+
 struct gathering {
     struct merge_layer layers[PLAN_LAYERS_MAX];
     size_t layer_count;
     struct container_places places;
     bool is_in_place; /* what is copied is itself from a place */
     struct tree_writer writer;
-    uint64_t bytes;
+    int to;
+    uint64_t reserve;
+    uint64_t bytes; /* of files in an image, which has no holes */
+    uint64_t holes;
 };
 
 /* --- what is copied --- */
@@ -42,15 +50,42 @@ static bool is_covered(const struct gathering *g, const char *path)
     return false;
 }
 
+/* The engine reads all of the copy into the image, holes as zeros: a file of no block may become as large as its size says. */
+static int weigh(struct gathering *g, const struct merge_item *item, struct err *err)
+{
+    uint64_t size = (uint64_t) item->st.st_size;
+    uint64_t stored = (uint64_t) item->st.st_blocks * 512;
+    struct statvfs fs;
+
+    g->bytes += MAX_OF(size, stored);
+    g->holes += size > stored ? size - stored : 0;
+    if (g->holes > HOLES_MAX)
+        return err_set(err, SP_BODY_TOO_LARGE,
+                       "files of the box have more than %llu MB of holes, which an image has as "
+                       "zeros: '%.150s' is one of them",
+                       HOLES_MAX / MB, item->path);
+    if (fstatvfs(g->to, &fs) != 0)
+        return err_sys(err, SP_IO, errno, "measure the engine's disk");
+    if ((uint64_t) fs.f_bavail * fs.f_frsize < g->bytes + stored + g->reserve)
+        return err_set(
+            err, SP_IO,
+            "the engine's disk is too full for it: at least %llu MB are needed, and %llu MB "
+            "more have to stay free",
+            (unsigned long long) ((g->bytes + stored) / MB),
+            (unsigned long long) (g->reserve / MB));
+    return SP_OK;
+}
+
 static int put(void *ctx, const struct merge_item *item, struct err *err)
 {
     struct gathering *g = ctx;
+    int rc = SP_OK;
 
     if (is_covered(g, item->path))
         return SP_OK;
     if (item->link == NULL && S_ISREG(item->st.st_mode))
-        g->bytes += (uint64_t) item->st.st_blocks * 512;
-    return merge_put(&g->writer, item, err);
+        rc = weigh(g, item, err);
+    return rc == SP_OK ? merge_put(&g->writer, item, err) : rc;
 }
 
 static int leave(void *ctx, const struct merge_item *item, struct err *err)
@@ -185,6 +220,8 @@ static int gather(struct plan *p, struct gathering *g, struct err *err)
 
     if (to < 0)
         return err_sys(err, SP_UNSUPPORTED, errno, "open '%.150s'", p->to);
+    g->to = to;
+    g->reserve = p->reserve;
     if (p->container != NULL && ((rc = container_open(p, &pid_fd, err)) != SP_OK ||
                                  (rc = container_places_open(p, &g->places, err)) != SP_OK))
         return rc;

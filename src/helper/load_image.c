@@ -14,6 +14,7 @@
 #include "helper/bundle_file.h"
 #include "helper/image_config.h"
 #include "helper/image_out.h"
+#include "helper/layer_check.h"
 #include "helper/repack.h"
 #include "helper/start.h"
 
@@ -30,6 +31,17 @@ enum {
 struct blob {
     struct image_layer is;
     char *text; /* one that may be a config or a manifest; NULL: it is too long for that */
+    struct err why_no_layer; /* code SP_OK: it is one */
+};
+
+/* One that goes through to the engine while it is looked at. */
+struct passing {
+    struct loading *l;
+    struct blob *b;
+    struct sha256 sum;
+    uint64_t at;
+    int rc; /* what went wrong on the way */
+    struct err *err;
 };
 
 struct loading {
@@ -61,6 +73,12 @@ static int bad(struct err *err, const char *text, const char *name)
     return err_set(err, SP_PROTOCOL, "%s: '%.120s'", text, name);
 }
 
+static int no_layer(const struct blob *b, struct err *err)
+{
+    return err_set(err, SP_PROTOCOL, "a layer of the image is no archive as engines write it: %s",
+                   b->why_no_layer.msg);
+}
+
 /* --- blobs --- */
 
 static struct blob *find(struct loading *l, const char *digest)
@@ -71,34 +89,48 @@ static struct blob *find(struct loading *l, const char *digest)
     return NULL;
 }
 
+static ssize_t pass(void *ctx, void *dst, size_t cap)
+{
+    struct passing *p = ctx;
+    struct loading *l = p->l;
+    ssize_t n = p->at < p->b->is.size ? tar_reader_data(&l->reader, dst, cap) : 0;
+
+    if (p->rc != SP_OK || n == 0)
+        return p->rc != SP_OK ? -1 : 0;
+    if (n < 0)
+        p->rc = bad(p->err, "the file is cut in the middle of a blob", l->entry.name);
+    else if (start_is_stopped())
+        p->rc = err_set(p->err, SP_CANCELLED, "stopped by a signal");
+    if (p->rc != SP_OK)
+        return -1;
+    sha256_add(&p->sum, dst, (size_t) n);
+    if (p->b->text != NULL)
+        memcpy(p->b->text + p->at, dst, (size_t) n);
+    p->at += (uint64_t) n;
+    p->rc = image_out_write(&l->out, dst, (size_t) n, p->err);
+    return p->rc == SP_OK ? n : -1;
+}
+
+/* Whether it is a layer or a text is said behind it. */
 static int copy_blob(struct loading *l, struct blob *b, struct err *err)
 {
     static char piece[PIECE];
+    struct passing p = {.l = l, .b = b, .err = err};
     unsigned char digest[32];
     char found[DISK_DIGEST_MAX];
-    struct sha256 sum;
-    uint64_t at = 0;
-    int rc = SP_OK;
 
-    sha256_init(&sum);
-    while (rc == SP_OK && at < b->is.size) {
-        ssize_t n = tar_reader_data(&l->reader, piece, sizeof(piece));
-
-        if (n <= 0)
-            return bad(err, "the file is cut in the middle of a blob", l->entry.name);
-        if (start_is_stopped())
-            return err_set(err, SP_CANCELLED, "stopped by a signal");
-        sha256_add(&sum, piece, (size_t) n);
-        if (b->text != NULL)
-            memcpy(b->text + at, piece, (size_t) n);
-        rc = image_out_write(&l->out, piece, (size_t) n, err);
-        at += (uint64_t) n;
+    sha256_init(&p.sum);
+    if (layer_check(pass, &p, &b->why_no_layer) == SP_OK)
+        b->why_no_layer.code = SP_OK;
+    else if (p.rc == SP_OK && b->text == NULL)
+        return no_layer(b, err); /* too long for a text */
+    while (pass(&p, piece, sizeof(piece)) > 0) {
     }
-    sha256_end(&sum, digest);
+    sha256_end(&p.sum, digest);
     digest_text(digest, found);
-    if (rc == SP_OK && strcmp(found, b->is.digest) != 0)
-        rc = bad(err, "a blob does not have the digest that it is named by", l->entry.name);
-    return rc;
+    if (p.rc == SP_OK && strcmp(found, b->is.digest) != 0)
+        return bad(err, "a blob does not have the digest that it is named by", l->entry.name);
+    return p.rc;
 }
 
 /* Texts are small, and so may layers be: what is short is kept until it is known what it is. */
@@ -188,6 +220,8 @@ static int take_layers(struct loading *l, const struct json *list, struct image_
 
         if (b == NULL)
             return err_set(err, SP_PROTOCOL, "a layer of the image is missing");
+        if (b->why_no_layer.code != SP_OK)
+            return no_layer(b, err);
         ret[i] = b->is;
     }
     return SP_OK;

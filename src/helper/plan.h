@@ -158,9 +158,11 @@
  * gather: puts the files of a container of Docker or Podman together.
  *   {"from": ["/…/diff", …],       layers of overlayfs in the engine's storage, the uppermost first, at most 16
  *    "to": "/…/diff",              the uppermost layer of a container that does not run
+ *    "reserve": 536870912,         so much stays free there when the engine has made an image of it, which has no holes
  *    "container": …, "pid": …, "program": …}  as in `disk`, or absent: what was written to its limited directories
  *                                  comes, too. It has to stand still
- *   -> {"size": 40960}             "to" shows what "from" shows, above the layers that are in neither
+ *   -> {"size": 40960}             of the image. "to" shows what "from" shows, above the layers that are in neither.
+ *                                  Exit status 11: files have too many holes
  *
  * freeze: lets all processes of a box stand still, or go on.
  *   {"cgroup": …, "frozen": true}

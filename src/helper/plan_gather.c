@@ -39,6 +39,8 @@ int plan_read_gather(struct plan *p, const char *text, size_t len, struct err *e
     if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_from(o, p, err)) != SP_OK ||
         (rc = plan_need_path(o, "to", &p->to, err)) != SP_OK)
         return err_wrap(err, "plan");
+    if (json_get(o, "reserve") == NULL || !json_u64(json_get(o, "reserve"), &p->reserve))
+        return err_set(err, SP_INVALID_FIELD, "plan: 'reserve' is missing");
     if (json_get(o, "container") == NULL)
         return SP_OK;
     if ((rc = plan_get_box(o, p, err)) != SP_OK ||

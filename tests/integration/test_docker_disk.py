@@ -102,6 +102,25 @@ class Places(DockerCase):
             self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
         self.assertAgree(daemon)
 
+    def test_files_with_holes(self):
+        """An image has none: a snapshot of a box with a small disk does not fill the engine's, and what it takes is said."""
+        daemon = self.begin()
+        client = self.client(daemon)
+        box = self.box(daemon, "one")
+        box.sh("busybox truncate -s 40M /place/small; busybox truncate -s 1100M /tmp/large")
+        target = f"/v1/sandboxes/{box.id}"
+        answer = client.post(f"{target}/snapshots", {})
+        self.assertEqual((answer.status, answer.json["error"]["code"]), (413, "body_too_large"), answer)
+        self.assertIn("'large' is one of them", answer.json["error"]["message"])
+        answer = client.post(f"{target}/fork", {"count": 1, "wait_ms": 60000})
+        self.assertEqual((answer.status, answer.json["error"]["code"]), (413, "body_too_large"), answer)
+        box.sh("rm /tmp/large")
+        snapshot = self.snapshot(client, box)
+        self.assertTrue(40 * MIB <= snapshot["size_bytes"] < 41 * MIB, snapshot)
+        self.assertOk(client.delete(f"/v1/snapshots/{snapshot['snapshot_id']}"))
+        self.assertOk(client.delete(target))
+        self.assertAgree(daemon)
+
     def snapshot(self, client, box):
         return self.assertOk(client.post(f"/v1/sandboxes/{box.id}/snapshots", {}))
 

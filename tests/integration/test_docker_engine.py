@@ -1,13 +1,17 @@
 """The engine's side of the docker backend, on Docker and on Podman: how it is reached, what is seen when somebody else
 works on its containers, and what happens when it is away, late or silent."""
 
+import concurrent.futures
+import contextlib
+import http.client
 import json
 import pathlib
 import ssl
 import subprocess
+import threading
 
 from engine_case import EngineCase, Proxy
-from fixtures import main, wait_until
+from fixtures import free_port, main, wait_until
 
 
 class Address(EngineCase):
@@ -38,6 +42,51 @@ class Address(EngineCase):
         daemon.start()
         self.assertEqual(self.box(daemon, "one").box_id, box.box_id)
         self.assertIn("without TLS", self.findings(daemon)["network"])
+
+    def test_what_boxes_use_is_asked_in_turns(self):
+        """Many who ask at once for a box get one answer, and one owner's boxes do not keep away those of another."""
+        proxy = Proxy(self, self.engine.socket, tcp=True)
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+        port = free_port()
+        daemon = self.daemon_on({"default": self.config(proxy.address, network="nat", warm=0)}, usage={"sample_s": 0},
+                                tcp={"listen": f"127.0.0.1:{port}", "tokens": {"one": "a" * 32, "two": "b" * 32}})
+
+        def call(token, method, target, body=None):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            with contextlib.closing(connection):
+                connection.request(method, target, json.dumps(body) if body else None, {"Authorization": "Bearer " + token * 32})
+                response = connection.getresponse()
+                return response.status, json.loads(response.read())
+
+        def ask(token, box):
+            return call(token, "GET", f"/v1/sandboxes/{box}?stats=1")
+
+        one, more, two = (call(token, "POST", "/v1/acquire", {"thread_id": name})[1]["sandbox_id"]
+                          for token, name in (("a", "one"), ("a", "more"), ("b", "two")))
+        held = []
+
+        def hook(method, path):
+            if "/stats?" in path and len(held) < 1:
+                held.append(path)
+                go_on.wait(30)
+
+        def asked():
+            return [path for _, path in proxy.seen if "/stats?" in path]
+
+        proxy.hook = hook
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            answers = [pool.submit(ask, "a", one)]
+            wait_until(asked, "the engine is asked")
+            answers += [pool.submit(ask, "a", box) for box in [one] * 9 + [more] * 9]
+            wait_until(lambda: (ask("b", two)[1]["stats"] or {}).get("memory_bytes"), "it is counted while the other's first is not")
+            self.assertEqual(len(set(asked())), 2)
+            self.assertEqual(asked().count(held[0]), 1)
+            others = [path for path in asked() if path != held[0]]
+            go_on.set()
+            for answer in answers:
+                self.assertEqual(answer.result()[0], 200)
+        self.assertLess(len(asked()) - len(others), 10)
 
     def findings(self, daemon):
         return {f["subject"]: f["text"] for b in self.get(daemon, "/v1/doctor").json["backends"] for f in b["findings"]}

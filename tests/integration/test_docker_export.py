@@ -2,6 +2,7 @@
 when somebody goes away or the daemon is killed in the middle."""
 
 import contextlib
+import gzip
 import hashlib
 import http.client
 import io
@@ -9,7 +10,7 @@ import json
 import tarfile
 
 import bundle_case
-from bundle_case import bundle, entry, unpack
+from bundle_case import bundle, compress, entry, unpack
 from docker_case import INSTANCE, engines, main, wait_until
 from docker_snapshot_case import SnapshotCase
 from fixtures import Client, UnixConnection
@@ -168,9 +169,43 @@ class Exports(SnapshotCase):
         about = {**self.head()["snapshot"], "backend": "oci"}
         self.refused(bundle(self.head(snapshot=about), good), 409, "spec_conflict", "is of backend 'oci'")
         self.refused(b"".join(good) + bytes(1024), 422, "invalid_field", "docker load")
-        broken = bundle(self.head(), image({}, [b"this is no archive" * 100]))
-        self.refused(broken, 502, "backend_failed")
         self.assertEqual(self.send(whole)[0], 200)
+
+    def test_layers_that_grow(self):
+        """An engine unpacks what is compressed and fills what is a hole: neither comes to it."""
+        good = layer("f", b"text")
+        hole = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "f", "GNU.sparse.realsize": str(3 << 30)}
+        for one, words in ((gzip.compress(good, mtime=0), "is compressed"), (compress(good), "is compressed"),
+                           (gzip.compress(bytes(3 << 20), mtime=0) + bytes(2 << 20), "compressed"),
+                           (entry("GNUSparseFile.0/f", data=b"1\n0\n0\n".ljust(512, b"\0"), records=hole) + bytes(1024), "sparse"),
+                           (b"this is no archive" * 100, "no tar archive"), (good[:700], "ends in the middle")):
+            self.refused(bundle(self.head(), image({}, [good, one])), 422, "invalid_field", words)
+        self.assertEqual(self.send(bundle(self.head(bytes=4 << 20), image({}, [good, layer("g", bytes(3 << 20))])))[0], 200)
+
+    def test_what_the_engine_opens(self):
+        """To start a container it reads who its user is: a pipe there would keep it for ever, and its list of containers with it."""
+        base = files_of(unpack(self.file_of(self.snapshot()[1]))[1])
+        layers = [base[name] for name in json.loads(base["manifest.json"])[0]["Layers"]]
+        config = json.loads(base[json.loads(base["manifest.json"])[0]["Config"]])["config"]
+        fifo, link = tarfile.FIFOTYPE, tarfile.SYMTYPE
+
+        def acquired(number, *entries):
+            status, back = self.send(bundle(self.head(bytes=1 << 24), image(config, [*layers, b"".join(entries) + bytes(1024)])))
+            self.assertEqual(status, 200, back)
+            return self.daemon.acquire(f"thread-{number}", snapshot_id=back["snapshot_id"], wait_ms=20000)
+
+        for number, (words, *entries) in enumerate((
+                ("'/etc/passwd' is a named pipe", entry("etc/passwd", fifo)),
+                ("'/etc/group' is a named pipe", entry("etc/group", link="../one", kind=link), entry("one", link="/two/p", kind=link),
+                 entry("two", link="var", kind=link), entry("var/p", fifo)),
+                ("'/etc/passwd' is a directory", entry("etc/passwd", tarfile.DIRTYPE)),
+                ("'/etc/group' is longer", entry("etc/group", data=bytes(5 << 20))))):
+            answer = acquired(number, *entries)
+            self.assertEqual((answer.status, answer.json["error"]["code"]), (422, "invalid_field"), answer)
+            self.assertIn(words, answer.json["error"]["message"])
+        answer = acquired("good", entry("etc/group", link="../groups", kind=link), entry("groups", data=b"ann:x:1000:\n"))
+        self.assertEqual(answer.status, 200, answer)
+        self.assertAgree(self.daemon)
 
     def images_there(self):
         return {i["Id"] for i in self.engine.json("GET", "/images/json?all=1")}

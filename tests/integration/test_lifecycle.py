@@ -59,6 +59,13 @@ class Lifecycle(TestCase):
         wait_until(lambda: client.get("/v1/sandboxes/" + one["sandbox_id"]).status == 404,
                    "the box is gone")
 
+    def test_an_id_is_no_option(self):
+        """`sandpool ls --quiet | xargs sandpool destroy` ends those that are listed, whatever they are called."""
+        client = self.client(self.daemon({"warm": {"min": 2, "max": 2}}))
+        for name in ("--all", "-y", "-"):
+            self.assertCode(client.post("/v1/acquire", {"sandbox_id": name}), 422, "invalid_field")
+        self.assertEqual(self.assertOk(client.post("/v1/acquire", {"sandbox_id": "a--all"}))["sandbox_id"], "a--all")
+
     def test_release_with_destroy_and_a_new_generation(self):
         client = self.client(self.daemon({"warm": {"min": 1, "max": 2}}))
         first = self.assertOk(client.acquire("t"))

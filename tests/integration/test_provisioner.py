@@ -13,7 +13,7 @@ def wrong(*places):
 
 
 PATTERN = "string_pattern_mismatch"
-ID_PATTERN = "String should match pattern '^[A-Za-z0-9._-]{1,64}$'"
+ID_PATTERN = "String should match pattern '^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}$'"
 THREAD_PATTERN = "String should match pattern '^[A-Za-z0-9_-]{1,64}$'"
 OBJECT = "Input should be a valid dictionary or object to extract fields from"
 

@@ -192,6 +192,7 @@ static void want_image(struct making *m, uint64_t deadline_ns)
         docker_snapshot_name(snapshot, name);
         str_copy_cut(source.image, sizeof(source.image), name);
         source.pull = CONFIG_PULL_NEVER;
+        m->fit.is_wanted = true;
     }
     str_copy_cut(m->image_name, sizeof(m->image_name), source.image);
     m->step = MAKING_AT_IMAGE;

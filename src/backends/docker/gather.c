@@ -277,6 +277,7 @@ static void put_plan(struct capturing *c)
     json_begin_obj(&j, NULL);
     put_layers(c, &j);
     json_put_str(&j, "to", path_of(json_root(c->copies[c->which].shown), "UpperDir"));
+    json_put_u64(&j, "reserve", c->docker->reserve);
     if (c->which == COPY_OF_BOX && c->has_places &&
         json_u64(json_get(json_get(box, "State"), "Pid"), &pid)) {
         json_put_str(&j, "container", json_str(json_get(box, "Id")));

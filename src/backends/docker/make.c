@@ -77,7 +77,7 @@ static void on_undone(struct remover *w, int rc UNUSED, const struct err *err UN
 }
 
 /* Those who joined begin anew when it is gone: what failed for us may work for them. */
-static void undo(struct making *m, int rc, const struct err *err)
+void making_undo(struct making *m, int rc, const struct err *err)
 {
     struct docker_box *b = m->box;
 
@@ -95,15 +95,15 @@ static void undo(struct making *m, int rc, const struct err *err)
     docker_remove_box(b);
 }
 
-/* True when there is a reason not to go on, and undo() has begun. */
+/* True when there is a reason not to go on, and making_undo() has begun. */
 bool making_is_over(struct making *m)
 {
     struct err err;
 
     if (m->request == NULL)
-        undo(m, err_set(&err, SP_CANCELLED, "nobody waits for the box"), &err);
+        making_undo(m, err_set(&err, SP_CANCELLED, "nobody waits for the box"), &err);
     else if (m->box->has_died)
-        undo(m, err_set(&err, SP_BACKEND_FAILED, "the container ended at once"), &err);
+        making_undo(m, err_set(&err, SP_BACKEND_FAILED, "the container ended at once"), &err);
     else
         return false;
     return true;
@@ -125,7 +125,7 @@ static void on_disk(struct op *op)
 
     FAULT_POINT("places.after_limit");
     if (op->result != SP_OK) {
-        undo(m, op->result == ERR_BOX_DEAD ? SP_BACKEND_FAILED : op->result, &op->err);
+        making_undo(m, op->result == ERR_BOX_DEAD ? SP_BACKEND_FAILED : op->result, &op->err);
         return;
     }
     docker_disk_unmark(m->docker, m->box->entry.id);
@@ -150,7 +150,7 @@ static void limit_disk(struct making *m)
 static bool settle_relay(struct making *m)
 {
     if (m->relay_err.code != SP_OK)
-        undo(m, m->relay_err.code, &m->relay_err);
+        making_undo(m, m->relay_err.code, &m->relay_err);
     else if (m->is_taken)
         limit_disk(m);
     else
@@ -191,7 +191,7 @@ static void on_seen(struct op *op)
     if (m->box == NULL) { /* it existed */
         making_finish(m, rc, &err);
     } else if (rc != SP_OK) {
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
     } else if (!making_is_over(m)) {
         limit_disk(m);
     }
@@ -222,7 +222,7 @@ static void on_started(struct op *op)
         return;
     }
     if (rc != SP_OK)
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
     else if (making_is_over(m))
         return;
     else if (m->relay == NULL)
@@ -239,7 +239,7 @@ static void start_container(struct making *m)
     if (m->disk_way == DOCKER_DISK_PLACES)
         rc = docker_disk_mark(m->docker, m->box->entry.id, &err);
     if (rc != SP_OK) {
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
         return;
     }
     m->box->is_marked = m->disk_way == DOCKER_DISK_PLACES;
@@ -259,7 +259,7 @@ static void on_uploaded(struct op *op)
 
     FAULT_POINT("docker.after_upload");
     if (rc != SP_OK)
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
     else if (!making_is_over(m))
         start_container(m);
 }
@@ -289,7 +289,7 @@ static void on_agent_read(struct op *op)
     struct making *m = container_of(op, struct making, work.op);
 
     if (op->result != SP_OK) {
-        undo(m, op->result, &op->err);
+        making_undo(m, op->result, &op->err);
         return;
     }
     if (making_is_over(m))
@@ -306,9 +306,9 @@ static void upload(struct making *m)
     work_start(m->docker->loop, &m->work, &m->docker->closing.inner, RT_NEVER, on_agent_read);
 }
 
-static void go_on(struct making *m)
+void making_go_on(struct making *m)
 {
-    if (making_is_over(m))
+    if (making_is_over(m) || making_looks(m))
         return;
     if (m->want_upload)
         upload(m);
@@ -325,7 +325,7 @@ static void on_old_removed(struct op *op)
     int rc = docker_call_result(&m->call, &err);
 
     if (rc != SP_OK && rc != SP_NOT_FOUND)
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
     else if (!making_is_over(m))
         making_create(m);
 }
@@ -336,7 +336,7 @@ static void take_found(struct making *m, const struct docker_found *f)
 {
     if (m->relay == NULL || strcmp(f->box.url, m->made.url) == 0) {
         str_copy_cut(m->box->container, sizeof(m->box->container), f->box.ref);
-        go_on(m);
+        making_go_on(m);
         return;
     }
     m->box->container[0] = '\0'; /* that it ends is not the end of this one */
@@ -363,7 +363,7 @@ static void on_found(struct op *op)
     if (rc == SP_OK && f.is_running && m->disk_way == DOCKER_DISK_PLACES)
         rc = err_set(&err, SP_BACKEND_FAILED, "it runs, and its disk may have no limit");
     if (rc != SP_OK) {
-        undo(m, rc, &err);
+        making_undo(m, rc, &err);
     } else if (f.is_running) {
         str_copy_cut(m->box->container, sizeof(m->box->container), f.box.ref);
         m->made = f.box;
@@ -455,12 +455,12 @@ static void on_created(struct op *op)
     if (m->call.http.status == 400 && m->has_extras) /* the profile's own part was made before */
         rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
-        undo(m, rc == ERR_TAKEN || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
+        making_undo(m, rc == ERR_TAKEN || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
         return;
     }
     str_copy_cut(m->made.ref, sizeof(m->made.ref), m->box->container);
     note_storage(m);
-    go_on(m);
+    making_go_on(m);
 }
 
 void making_create(struct making *m)

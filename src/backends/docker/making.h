@@ -1,7 +1,7 @@
 /* making.h - one box in the making. create.c brings it to the engine and lets callers leave; make.c
  * does the engine's part.
  *
- *  joins -> at image -> at gate -> (mounts) -> create -> (upload) -> start -> taken or seen -> done
+ *  joins -> at image -> at gate -> (mounts) -> create -> (fit) -> (upload) -> start -> taken or seen -> done
  *                                                 |409 or no answer
  *                                                 v
  *                                    found: continue, adopt, or remove and create again
@@ -24,6 +24,14 @@ enum making_step {
     MAKING_STEP_COUNT
 };
 
+/* What the engine will read of a snapshot (fit.c). */
+struct docker_fit {
+    bool is_wanted;             /* it is made of one */
+    unsigned at;                /* of the files */
+    unsigned links;             /* that were followed to it */
+    char path[DOCKER_PATH_MAX]; /* where the last one leads; empty: none does */
+};
+
 /* `priv` of the request, which may leave before this ends. */
 struct making {
     struct docker *docker;
@@ -44,6 +52,7 @@ struct making {
     struct buf body;     /* of the create, for a second try */
     struct buf fallback; /* the same without the engine's limit of the disk; empty: there is none */
     struct docker_mounting disk;
+    struct docker_fit fit;
     enum docker_disk disk_way;
     struct err err;       /* why it is being undone */
     struct err relay_err; /* why the agent cannot have its channel; code SP_OK: nothing is known */
@@ -69,6 +78,12 @@ void making_finish(struct making *m, int rc, const struct err *err);
 bool making_is_over(struct making *m);
 /* Asks the engine for the container in m->body; all that follows. */
 void making_create(struct making *m);
+/* With a container that does not run yet: what has not been done of it. */
+void making_go_on(struct making *m);
+/* It has failed: nothing of it stays with the engine. */
+void making_undo(struct making *m, int rc, const struct err *err);
+/* Asks what the files are that the engine will open; then making_go_on(). False: there is nothing to ask (any more). */
+bool making_looks(struct making *m);
 /* A box that exists already: where is it? */
 void making_see(struct making *m, const char *container);
 /* The agent has its channel, or cannot have it; the container has ended. */

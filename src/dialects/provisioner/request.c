@@ -61,7 +61,7 @@ static void say_pattern(struct problems *p, const struct place *at, const char *
     static const struct {
         const char *field;
         const char *pattern;
-    } patterns[] = {{"sandbox_id", "^[A-Za-z0-9._-]{1,64}$"},
+    } patterns[] = {{"sandbox_id", "^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}$"},
                     {"thread_id", "^[A-Za-z0-9_-]{1,64}$"},
                     {"user_id", "^[A-Za-z0-9_\\-]+$"}};
     char why[120] = "";
@@ -140,7 +140,7 @@ static void get_identity(struct problems *p, const struct json *body, struct fie
 {
     static const struct front_field id[] = {{"sandbox_id", FRONT_NAME, AT(id), .max = POOL_ID_MAX,
                                              .extra = "._-", .is_required = true,
-                                             .refuses_null = true},
+                                             .is_operand = true, .refuses_null = true},
                                             {.name = NULL}};
     static const struct front_field owner[] = {
         {"thread_id", FRONT_NAME, AT(thread), .max = 64, .extra = "_-"},

@@ -23,6 +23,7 @@ static const struct front_field fields[] = {
     {"text", FRONT_TEXT, AT(text), .max = 5},
     {"name", FRONT_NAME, AT(name), .max = 4, .extra = "_-"},
     {"nick", FRONT_NAME, AT(nick), .max = 4, .extra = "", .may_be_empty = true},
+    {"id", FRONT_NAME, AT(nick), .max = 4, .extra = "_-", .is_operand = true},
     {"number", FRONT_NUMBER, AT(number), .min = 2, .max = 9},
     {"flag", FRONT_FLAG, AT(flag)},
     {"object", FRONT_OBJECT, AT(object)},
@@ -143,6 +144,9 @@ static void limits(void **state)
            "'name' must be 1 to 4 characters from letters, digits and '_-'");
     expect(fields, "{\"nick\":\"a b\"}",
            "'nick' must be 1 to 4 characters from letters, digits and ''");
+    expect(fields, "{\"id\":\"a--b\"}", NULL);
+    expect(fields, "{\"id\":\"--a\"}",
+           "'id' must be 1 to 4 characters from letters, digits and '_-', the first not '-'");
     expect(fields, "{\"number\":2}", NULL);
     expect(fields, "{\"number\":1}", "'number' must be a whole number from 2 to 9");
     expect(fields, "{\"number\":10}", "'number' must be a whole number from 2 to 9");
