@@ -112,7 +112,7 @@ static void on_counted(struct op *op)
     q->running--;
     q->busy &= ~(1ULL << r->lane);
     list_move(&r->asks, &asks);
-    engine_op_begun(e); /* while others are told */
+    engine_op_begun(e); /* while others are notified */
     answer_all(e, &asks, op->result == SP_OK ? &r->stats.counters : NULL);
     free(r);
     begin_next(q);
