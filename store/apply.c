@@ -69,6 +69,7 @@ static int put_box(struct db *db, const struct store_write *w)
     sql_bind_u64(db, q, 30, meter.per_start);
     sql_bind_str(db, q, 31, meter.currency);
     meter_bind_used(db, q, 32, &meter.used);
+    price_bind(db, q, 38, meter.per_use);
     if (box->used != NULL) {
         *box->used = meter.used;
         rc = counts_used(db, box, &box->used->counts);

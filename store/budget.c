@@ -75,11 +75,16 @@ static void roll(struct budget_row *r, const struct store_period *now)
     r->spent = 0;
 }
 
+static budget_sum time_of(budget_sum per_hour, uint64_t ms)
+{
+    return per_hour * ms << STORE_NOMINAL_SHIFT;
+}
+
 static void go_on(struct budget_row *r, uint64_t to_ms)
 {
     if (to_ms <= r->at_ms)
         return;
-    r->spent += r->per_hour * (to_ms - r->at_ms);
+    r->spent += time_of(r->per_hour, to_ms - r->at_ms);
     r->at_ms = to_ms;
 }
 
@@ -88,7 +93,7 @@ static void begin_interval(struct budget_row *r, const struct store_interval *i)
     uint64_t from_ms = MAX_OF(i->began_ms, r->since_ms);
 
     go_on(r, from_ms);
-    r->spent += (budget_sum) i->per_hour * (r->at_ms - from_ms);
+    r->spent += time_of(i->per_hour, r->at_ms - from_ms);
     r->per_hour += i->per_hour;
     if (i->began_ms >= r->since_ms)
         r->spent += store_usage_nominal(0, 0, i->per_start);
@@ -99,7 +104,7 @@ static void end_interval(struct budget_row *r, const struct store_interval *i)
     uint64_t to_ms = MAX_OF(i->ended_ms, r->since_ms);
 
     go_on(r, to_ms);
-    r->spent -= (budget_sum) i->per_hour * (r->at_ms - to_ms);
+    r->spent -= time_of(i->per_hour, r->at_ms - to_ms);
     r->per_hour -= i->per_hour;
 }
 
@@ -225,6 +230,21 @@ int budget_turn(struct db *db, const struct store_period *period, const struct s
         return rc;
     begin_interval(&row, next);
     return budget_save_row(db, next->user, &row);
+}
+
+int budget_use(struct db *db, const struct store_period *period, const char *user,
+               const char *currency, unsigned __int128 nominal)
+{
+    struct budget_row row;
+    int rc;
+
+    if (!db->budgets->is_on || nominal == 0 || strcmp(currency, db->budgets->currency) != 0)
+        return SQLITE_OK;
+    rc = load_row(db, user, period, &row);
+    if (rc != SQLITE_OK)
+        return rc;
+    row.spent += nominal;
+    return budget_save_row(db, user, &row);
 }
 
 /* --- calls --- */

@@ -122,9 +122,11 @@ static unsigned __int128 memory_part(const struct counters *c, uint64_t now, uin
     return ((unsigned __int128) c->seen.n[STORE_MEMORY] + now) * ms >> (MB_SHIFT + 1);
 }
 
+/* `ret`: what has come, for the owner. */
 static void take(struct counters *c, const struct store_counts *now, bool is_metered,
-                 uint64_t at_ms)
+                 uint64_t at_ms, struct store_counts *ret)
 {
+    *ret = (struct store_counts){.known = 0};
     for (unsigned k = 0; k < STORE_COUNTER_COUNT; k++) {
         uint64_t was = c->seen.n[k];
         unsigned __int128 more = 0;
@@ -136,15 +138,16 @@ static void take(struct counters *c, const struct store_counts *now, bool is_met
         else if (has(&c->seen, k) && now->n[k] > was)
             more = now->n[k] - was;
         if (is_metered)
-            add(&c->open, k, more);
+            add(ret, k, more);
         c->seen.n[k] = k == STORE_MEMORY || now->n[k] > was ? now->n[k] : was;
         c->seen.known |= 1U << k;
     }
+    store_counts_add(&c->open, ret);
     c->at_ms = MAX_OF(c->at_ms, at_ms);
 }
 
 static int sample_bound(struct db *db, const struct store_write *w, const struct binding *b,
-                        uint64_t meter_ms)
+                        uint64_t meter_ms, struct store_counts *ret)
 {
     struct counters c;
     int rc = read_row(db, b, &c);
@@ -155,14 +158,28 @@ static int sample_bound(struct db *db, const struct store_write *w, const struct
         c.open = c.used = (struct store_counts){.known = 0};
         c.at_ms = MAX_OF(c.at_ms, meter_ms);
     }
-    take(&c, &w->u.sample.now, meter_ms != 0, w->at_ms);
+    take(&c, &w->u.sample.now, meter_ms != 0, w->at_ms, ret);
     return put_row(db, b, &c);
+}
+
+/* Users pay for it at once: when its interval ends nothing comes to that. */
+static int pay(struct db *db, const struct store_write *w, sqlite3_stmt *row,
+               const struct store_counts *more)
+{
+    const char *user = (const char *) sqlite3_column_text(row, 3);
+    const char *currency = (const char *) sqlite3_column_text(row, 4);
+    uint64_t per_use[STORE_RATE_COUNT];
+
+    price_read(row, 5, per_use);
+    return budget_use(db, &w->period, user != NULL ? user : "", currency != NULL ? currency : "",
+                      store_usage_of_counts(per_use, more));
 }
 
 int counts_sample(struct db *db, const struct store_write *w)
 {
     sqlite3_stmt *q = db->stmts[SQL_BINDING_OF];
     struct binding b = {.box = w->u.sample.box};
+    struct store_counts more;
     int rc;
 
     if (!db->want_usage)
@@ -174,7 +191,9 @@ int counts_sample(struct db *db, const struct store_write *w)
         b.sandbox_id = (const char *) sqlite3_column_text(q, 0);
         b.sandbox_id = b.sandbox_id != NULL ? b.sandbox_id : "";
         b.generation = (uint64_t) sqlite3_column_int64(q, 1);
-        rc = sample_bound(db, w, &b, (uint64_t) sqlite3_column_int64(q, 2));
+        rc = sample_bound(db, w, &b, (uint64_t) sqlite3_column_int64(q, 2), &more);
+        if (rc == SQLITE_OK)
+            rc = pay(db, w, q, &more);
     } else if (rc == SQLITE_DONE) { /* the box is gone */
         rc = SQLITE_OK;
     }

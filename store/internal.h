@@ -61,10 +61,10 @@ enum sql_stmt {
     SQL_OPEN_OF_BOX,     /* 1 box */
     SQL_OPEN_OF_PROFILE, /* 1 profile, 2 the first box after this one */
     SQL_ADD_USAGE,
-    SQL_REPRICE,     /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency, 6... used */
+    SQL_REPRICE, /* 1 box, 2 since when, 3 per hour, 4 per start, 5 currency, 6... used, 12 per use */
     SQL_READ_OPEN,   /* 1 after this box, 2 how many */
     SQL_READ_USAGE,  /* 1 after this id, 2 how many */
-    SQL_BINDING_OF,  /* 1 box: its id, generation, since when it is metered */
+    SQL_BINDING_OF,  /* 1 box: its id, generation, since when it is metered, user, price of use */
     SQL_COUNTS_OF,   /* 1 box */
     SQL_PUT_COUNTS,  /* 1 box, 2 sandbox_id, 3 generation, 4 at_ms, 5... */
     SQL_DROP_COUNTS, /* 1 box */
@@ -221,6 +221,7 @@ struct meter_row {
     uint64_t since_ms; /* 0: nothing is metered */
     uint64_t per_hour;
     uint64_t per_start;
+    uint64_t per_use[STORE_RATE_COUNT];
     char currency[STORE_CURRENCY_MAX + 1];
     bool is_moved; /* the row that is there has, or may have, another public id */
     struct store_used used;
@@ -232,6 +233,10 @@ MUST_CHECK int meter_turn(struct db *db, const struct store_write *w, struct met
 /* The columns used_* of a statement, from `first` on. */
 void meter_bind_used(struct db *db, enum sql_stmt which, int first, const struct store_used *used);
 void meter_read_used(sqlite3_stmt *row, int first, struct store_used *ret);
+/* The column per_use: four numbers, or nothing. */
+void price_bind(struct db *db, enum sql_stmt which, int index,
+                const uint64_t per_use[STORE_RATE_COUNT]);
+void price_read(sqlite3_stmt *row, int column, uint64_t ret[STORE_RATE_COUNT]);
 MUST_CHECK int meter_remove(struct db *db, const struct store_write *w);
 MUST_CHECK int meter_reprice(struct db *db, const struct store_write *w);
 MUST_CHECK int meter_at_open(struct store *s);
@@ -264,6 +269,9 @@ void budget_period(struct store *s, struct store_period *ret);
 /* An interval ends, another one begins; either may be NULL. */
 MUST_CHECK int budget_turn(struct db *db, const struct store_period *period,
                            const struct store_interval *was, const struct store_interval *next);
+/* What was used costs this much, beside the time. */
+MUST_CHECK int budget_use(struct db *db, const struct store_period *period, const char *user,
+                          const char *currency, unsigned __int128 nominal);
 MUST_CHECK int budget_call(struct db *db, const struct store_write *w);
 /* Rows changed so far by the batch under way; those after a mark are undone; all of them are shown to the loop. */
 size_t budget_mark(const struct budgets *b);
@@ -281,6 +289,7 @@ bool fold_concerns(const struct db *db, uint64_t since, int64_t place, uint64_t 
 
 /* --- usage.c: metered time, read back --- */
 
+enum { INTERVAL_COLUMNS = 14 };
 /* A row of INTERVAL; texts live until the statement goes on. */
 void usage_row(sqlite3_stmt *row, struct store_interval *ret);
 MUST_CHECK int usage_read(struct db *db, const struct store_write *w);

@@ -25,7 +25,7 @@ static bool give_meta(const struct store_reader *reader, sqlite3_stmt *row)
 static bool give_box(const struct store_reader *reader, sqlite3_stmt *row)
 {
     struct store_used used;
-    const struct store_box box = {
+    struct store_box box = {
         .id = u64_at(row, 0),
         .state = text_at(row, 1),
         .profile = text_at(row, 2),
@@ -58,6 +58,7 @@ static bool give_box(const struct store_reader *reader, sqlite3_stmt *row)
     };
 
     meter_read_used(row, 29, &used);
+    price_read(row, 35, box.price.per_use);
     return reader->on_box == NULL || reader->on_box(reader->ctx, &box);
 }
 
@@ -117,7 +118,7 @@ static const struct table_read reads[] = {
      "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, active_ms, "
      "expires_ms, idle_limit_ms, end, made_with, is_stale, life, is_paused, "
      "meter_ms, per_hour, currency, used_leased_ms, used_parked_ms, used_paused_ms, used_micros, "
-     "used_rest, used_currency FROM boxes "
+     "used_rest, used_currency, per_use FROM boxes "
      "ORDER BY created_ms, id < 0, id",
      give_box, false},
     {"leases",

@@ -2,6 +2,8 @@
  * changes owner, state or price closes it and opens the next one, and no crash comes between the two.
  *
  * Time never runs backwards here: an interval that would end before it began ends where it began. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -9,9 +11,9 @@
 #include "store/usage.h"
 
 enum {
-    PRUNE_MAX = 1024,     /* rows at once that are too old, */
-    PRUNE_OWN_MAX = 8192, /* and too many: more than come between two prunings */
-    USED_COLUMN = 13      /* behind those of the interval */
+    PRUNE_MAX = 1024,              /* rows at once that are too old, */
+    PRUNE_OWN_MAX = 8192,          /* and too many: more than come between two prunings */
+    USED_COLUMN = INTERVAL_COLUMNS /* behind those of the interval */
 };
 
 static const char *text_of(const char *s)
@@ -55,7 +57,8 @@ static bool is_same_owner(const struct store_interval *was, const struct store_b
 static bool is_same_price(const struct store_interval *was, const struct store_price *price)
 {
     return price->currency == NULL ||
-           (was->per_hour == price->per_hour && strcmp(was->currency, price->currency) == 0);
+           (was->per_hour == price->per_hour && strcmp(was->currency, price->currency) == 0 &&
+            memcmp(was->per_use, price->per_use, sizeof(was->per_use)) == 0);
 }
 
 static bool is_same_interval(const struct store_interval *was, const struct store_box *box)
@@ -95,9 +98,11 @@ void meter_read_used(sqlite3_stmt *row, int first, struct store_used *ret)
         str_copy_cut(ret->currency, sizeof(ret->currency), text_of(currency));
 }
 
-static void add_used(struct store_used *used, const struct store_interval *i, uint64_t ms)
+static void add_used(struct store_used *used, const struct store_interval *i, uint64_t ms,
+                     const struct store_counts *counts)
 {
-    unsigned __int128 cost = store_usage_nominal(i->per_hour, ms, i->per_start) + used->rest;
+    unsigned __int128 cost = store_usage_nominal(i->per_hour, ms, i->per_start) +
+                             store_usage_of_counts(i->per_use, counts) + used->rest;
 
     used->ms[i->state] += ms;
     if (str_is_empty(i->currency))
@@ -109,23 +114,52 @@ static void add_used(struct store_used *used, const struct store_interval *i, ui
     used->rest = (uint64_t) (cost % STORE_NOMINAL_MICRO);
 }
 
+/* Most boxes have none, and their rows get no longer by it. */
+void price_bind(struct db *db, enum sql_stmt which, int index,
+                const uint64_t per_use[STORE_RATE_COUNT])
+{
+    static const uint64_t none[STORE_RATE_COUNT];
+    char text[STORE_RATE_COUNT * 21 + 1];
+    int rc;
+
+    if (memcmp(per_use, none, sizeof(none)) == 0) {
+        sql_bind_str(db, which, index, "");
+        return;
+    }
+    (void) snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+                    per_use[STORE_RATE_CPU], per_use[STORE_RATE_MEMORY], per_use[STORE_RATE_NET],
+                    per_use[STORE_RATE_DISK]);
+    rc = sqlite3_bind_text(db->stmts[which], index, text, -1, SQLITE_TRANSIENT);
+    assert(rc == SQLITE_OK); /* its memory is what every statement needs */
+    (void) rc;
+}
+
+void price_read(sqlite3_stmt *row, int column, uint64_t ret[STORE_RATE_COUNT])
+{
+    const char *at = text_of((const char *) sqlite3_column_text(row, column));
+
+    for (unsigned i = 0; i < STORE_RATE_COUNT; i++) {
+        ret[i] = 0;
+        for (; *at >= '0' && *at <= '9'; at++)
+            ret[i] = ret[i] * 10 + (uint64_t) (*at - '0');
+        at += *at == ' ' ? 1 : 0;
+    }
+}
+
 /* --- intervals --- */
 
-/* One without length says nothing, unless something is paid for the start. */
+/* One without length says nothing, unless something is paid for the start or a sample was taken right then. */
 static int close_interval(struct db *db, const struct store_interval *i, uint64_t at_ms,
                           uint64_t closed_ms, struct store_used *used)
 {
     const enum sql_stmt q = SQL_ADD_USAGE;
     uint64_t ended_ms = MAX_OF(at_ms, i->began_ms);
     struct store_counts counts;
-    int rc;
+    int rc = counts_close(db, i, &counts);
 
-    if (ended_ms == i->began_ms && i->per_start == 0)
-        return SQLITE_OK;
-    rc = counts_close(db, i, &counts);
-    if (rc != SQLITE_OK)
+    if (rc != SQLITE_OK || (ended_ms == i->began_ms && i->per_start == 0 && counts.known == 0))
         return rc;
-    add_used(used, i, ended_ms - i->began_ms);
+    add_used(used, i, ended_ms - i->began_ms, &counts);
     db->closed_ms = MAX_OF(db->closed_ms, closed_ms);
     db->metered++;
     sql_bind_u64(db, q, 1, i->box);
@@ -141,8 +175,9 @@ static int close_interval(struct db *db, const struct store_interval *i, uint64_
     sql_bind_u64(db, q, 11, i->per_hour);
     sql_bind_u64(db, q, 12, i->per_start);
     sql_bind_str(db, q, 13, i->currency);
-    sql_bind_u64(db, q, 14, db->closed_ms);
-    counts_bind(db, q, 15, &counts);
+    price_bind(db, q, 14, i->per_use);
+    sql_bind_u64(db, q, 15, db->closed_ms);
+    counts_bind(db, q, 16, &counts);
     return sql_run(db, q);
 }
 
@@ -156,9 +191,11 @@ static bool begin_row(const struct store_write *w, const struct store_interval *
 
     if (box->price.currency != NULL || !is_bound) {
         ret->per_hour = box->price.per_hour;
+        memcpy(ret->per_use, box->price.per_use, sizeof(ret->per_use));
         str_copy_cut(ret->currency, sizeof(ret->currency), text_of(box->price.currency));
     } else {
         ret->per_hour = was->per_hour;
+        memcpy(ret->per_use, was->per_use, sizeof(ret->per_use));
         str_copy_cut(ret->currency, sizeof(ret->currency), was->currency);
     }
     ret->since_ms = is_kept ? was->began_ms : MAX_OF(turned_at(w), was->began_ms);
@@ -258,6 +295,7 @@ static int reprice(struct db *db, const struct store_write *w, struct store_inte
     sql_bind_u64(db, SQL_REPRICE, 4, 0); /* was paid, if anything, by the interval that ended */
     sql_bind_str(db, SQL_REPRICE, 5, price->currency);
     meter_bind_used(db, SQL_REPRICE, 6, used);
+    price_bind(db, SQL_REPRICE, 12, price->per_use);
     return sql_run(db, SQL_REPRICE);
 }
 

@@ -157,6 +157,12 @@ static const struct migration migrations[] = {
          "ALTER TABLE usage ADD COLUMN net_out INTEGER;"
          "ALTER TABLE usage ADD COLUMN disk_read INTEGER;"
          "ALTER TABLE usage ADD COLUMN disk_write INTEGER;"},
+    /* Prices of what is used; amounts are counted in parts 2^17 times as small. */
+    {15, "ALTER TABLE boxes ADD COLUMN per_use TEXT NOT NULL DEFAULT '';"
+         "ALTER TABLE usage ADD COLUMN per_use TEXT NOT NULL DEFAULT '';"
+         "UPDATE boxes SET used_rest = used_rest << 17 WHERE used_rest <> 0;"
+         "UPDATE budgets SET spent_high = (spent_high << 17) | ((spent_low >> 47) & 131071),"
+         " spent_low = spent_low << 17;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

@@ -10,19 +10,19 @@
     "id, state, profile, backend, spec_hash, sandbox_id, user_id, thread_id, principal, " \
     "generation, url, token, ref, meta, created_ms, ready_ms, leased_ms, parked_ms, "     \
     "active_ms, expires_ms, idle_limit_ms, end, made_with, is_stale, life, stamp, "       \
-    "is_paused, meter_ms, per_hour, per_start, currency, " BOX_USED
+    "is_paused, meter_ms, per_hour, per_start, currency, " BOX_USED ", per_use"
 #define BOX_VALUES                                                                                    \
     "?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26," \
-    "?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37"
+    "?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38"
 
 /* As meter.c and usage.c read them. */
 #define INTERVAL_OF_BOX                                                                  \
     "id, sandbox_id, generation, user_id, thread_id, principal, profile, "               \
     "CASE WHEN is_paused <> 0 THEN 2 ELSE state = 'parked' END, meter_ms, 0, per_hour, " \
-    "per_start, currency"
+    "per_start, currency, per_use"
 #define INTERVAL                                                                      \
     "box_id, sandbox_id, generation, user_id, thread_id, principal, profile, state, " \
-    "began_ms, ended_ms, per_hour, per_start, currency"
+    "began_ms, ended_ms, per_hour, per_start, currency, per_use"
 
 /* As counters.c reads and writes them. */
 #define COUNTS(prefix)                                                              \
@@ -75,7 +75,7 @@
     "FROM usage INDEXED BY usage_principal WHERE principal = ?1 ORDER BY id LIMIT ?2"
 #define FOLD_KEYS                                                                             \
     "of_box, of_id, of_generation, of_thread, of_user, profile, state, per_hour, per_start, " \
-    "currency, piece, last_piece, alone"
+    "currency, per_use, piece, last_piece, alone"
 
 static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
@@ -135,10 +135,11 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_ADD_USAGE] = "INSERT INTO usage(" INTERVAL ", closed_ms, " COUNTS(
         "") ") "
             "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,"
-            "?20)",
+            "?20,?21)",
     [SQL_REPRICE] = "UPDATE boxes SET meter_ms = ?2, per_hour = ?3, per_start = ?4, currency = ?5, "
                     "used_leased_ms = ?6, used_parked_ms = ?7, used_paused_ms = ?8, "
-                    "used_micros = ?9, used_rest = ?10, used_currency = ?11 WHERE id = ?1",
+                    "used_micros = ?9, used_rest = ?10, used_currency = ?11, "
+                    "per_use = ?12 WHERE id = ?1",
     /* What was sampled of the binding that the box has. */
     [SQL_READ_OPEN] = "SELECT " INTERVAL_OF_BOX ", coalesce(at_ms, 0), " COUNTS(
         "open_") " FROM boxes AS b "
@@ -148,7 +149,8 @@ static const char *const texts[SQL_STMT_COUNT] = {
     [SQL_READ_USAGE] =
         "SELECT " INTERVAL ", id, folded, folded_ms, " COUNTS("") " FROM usage WHERE id > ?1 "
                                                                   "ORDER BY id LIMIT ?2",
-    [SQL_BINDING_OF] = "SELECT sandbox_id, generation, meter_ms FROM boxes WHERE id = ?1",
+    [SQL_BINDING_OF] = "SELECT sandbox_id, generation, meter_ms, user_id, currency, per_use "
+                       "FROM boxes WHERE id = ?1",
     [SQL_COUNTS_OF] = "SELECT " COUNTERS " FROM counters WHERE box_id = ?1",
     [SQL_PUT_COUNTS] = "INSERT OR REPLACE INTO counters(box_id, " COUNTERS ") VALUES(?1,?2,?3,?4,"
                        "?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22)",

@@ -22,15 +22,25 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 14
+#define STORE_SCHEMA_VERSION 15
 
 #define STORE_GONE_MAX 4096
 
-/* What the time of a box costs. Per hour in millionths of a millionth of the currency, so that nothing is rounded before
- * amounts are added up; once for each binding in millionths. */
+/* What has a price by how much of it is used, as far as that is counted. */
+enum store_rate {
+    STORE_RATE_CPU,    /* an hour of one processor */
+    STORE_RATE_MEMORY, /* a GB (1024^3 bytes) for an hour */
+    STORE_RATE_NET,    /* a GB, in and out together */
+    STORE_RATE_DISK,   /* a GB, read and written together */
+    STORE_RATE_COUNT
+};
+
+/* What a box costs. Per hour in millionths of a millionth of the currency, so that nothing is rounded before amounts are
+ * added up; once for each binding, and for what is used, in millionths. */
 struct store_price {
     uint64_t per_hour;
     uint64_t per_start;
+    uint64_t per_use[STORE_RATE_COUNT];
     const char *currency; /* '': no price; NULL in a write: as it was */
 };
 
@@ -67,8 +77,10 @@ struct store_used {
     struct store_counts counts;            /* not loaded */
 };
 
-/* A millionth of a currency in the parts that costs are added up in. */
-#define STORE_NOMINAL_MICRO 3600000000000ULL
+/* A millionth of a currency in the parts that costs are added up in: so small that a millisecond, a byte of a GB and all
+ * else that is counted cost a whole number of them. */
+#define STORE_NOMINAL_SHIFT 17
+#define STORE_NOMINAL_MICRO (3600000000000ULL << STORE_NOMINAL_SHIFT)
 
 /* In millionths of the currency, rounded half up. */
 static inline uint64_t store_used_cost(const struct store_used *used)

@@ -13,7 +13,35 @@ enum { RESTARTS_MAX = 64 };
 
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start)
 {
-    return (unsigned __int128) per_hour * ms + (unsigned __int128) per_start * STORE_NOMINAL_MICRO;
+    return ((unsigned __int128) per_hour * ms << STORE_NOMINAL_SHIFT) +
+           (unsigned __int128) per_start * STORE_NOMINAL_MICRO;
+}
+
+/* By the counter: what it is paid by, and how many parts one of it costs at a price of a millionth. */
+static const struct {
+    enum store_rate rate;
+    uint64_t parts;
+} by_use[STORE_COUNTER_COUNT] = {
+    [STORE_CPU_US] = {STORE_RATE_CPU, STORE_NOMINAL_MICRO / 3600000000ULL},
+    [STORE_MEMORY] = {STORE_RATE_MEMORY, STORE_NOMINAL_MICRO / (1024 * 3600000ULL)},
+    [STORE_NET_IN] = {STORE_RATE_NET, STORE_NOMINAL_MICRO >> 30},
+    [STORE_NET_OUT] = {STORE_RATE_NET, STORE_NOMINAL_MICRO >> 30},
+    [STORE_DISK_READ] = {STORE_RATE_DISK, STORE_NOMINAL_MICRO >> 30},
+    [STORE_DISK_WRITE] = {STORE_RATE_DISK, STORE_NOMINAL_MICRO >> 30},
+};
+
+static_assert(STORE_NOMINAL_MICRO % (1024 * 3600000ULL) == 0, "the price of memory is exact");
+static_assert(STORE_NOMINAL_MICRO % (1ULL << 30) == 0, "the price of a byte is exact");
+
+unsigned __int128 store_usage_of_counts(const uint64_t per_use[STORE_RATE_COUNT],
+                                        const struct store_counts *counts)
+{
+    unsigned __int128 sum = 0;
+
+    for (unsigned k = 0; k < STORE_COUNTER_COUNT; k++)
+        if ((counts->known & (1U << k)) != 0)
+            sum += (unsigned __int128) per_use[by_use[k].rate] * by_use[k].parts * counts->n[k];
+    return sum;
 }
 
 uint64_t store_usage_cost(unsigned __int128 nominal)
@@ -47,8 +75,11 @@ unsigned __int128 store_usage_part(const struct store_interval *i, uint64_t sinc
 {
     uint64_t ms = store_usage_ms(i, since_ms, until_ms);
     unsigned __int128 start = store_usage_nominal(0, 0, i->per_start) * MAX_OF(i->folded, 1);
+    struct store_counts counts;
 
-    return store_usage_nominal(i->per_hour, ms, 0) + (i->began_ms >= since_ms ? start : 0);
+    store_usage_counts(i, since_ms, until_ms, &counts);
+    return store_usage_nominal(i->per_hour, ms, 0) + store_usage_of_counts(i->per_use, &counts) +
+           (i->began_ms >= since_ms ? start : 0);
 }
 
 void store_usage_init(struct store_usage *u)
@@ -120,6 +151,7 @@ void usage_row(sqlite3_stmt *row, struct store_interval *ret)
         .per_start = (uint64_t) sqlite3_column_int64(row, 11),
         .currency = text_at(row, 12),
     };
+    price_read(row, 13, ret->per_use);
 }
 
 static bool is_one(const char *want, const char *text)
@@ -127,13 +159,11 @@ static bool is_one(const char *want, const char *text)
     return want == NULL || strcmp(want, text) == 0;
 }
 
-/* Whether some of it is in the range; a start counts where it was. */
+/* Whether some of it is in the range; a start counts where it was, and so does what was used in no time. */
 static bool fits(const struct store_usage *u, const struct store_interval *i)
 {
-    bool is_start_in = i->per_start > 0 && i->began_ms >= u->since_ms;
-
     return i->began_ms != 0 && i->began_ms < u->until_ms &&
-           (i->ended_ms == 0 || i->ended_ms > u->since_ms || is_start_in) &&
+           (i->ended_ms == 0 || i->ended_ms > u->since_ms || i->began_ms >= u->since_ms) &&
            (!u->has_principal || u->principal == i->principal) && is_one(u->user, i->user) &&
            is_one(u->thread, i->thread) && is_one(u->sandbox_id, i->sandbox_id) &&
            is_one(u->profile, i->profile);
@@ -306,8 +336,8 @@ static int read_open(struct db *db, struct store_usage *u)
         struct store_interval i;
 
         usage_row(q, &i);
-        i.sampled_ms = (uint64_t) sqlite3_column_int64(q, 13);
-        counts_read(q, 14, &i.counts);
+        i.sampled_ms = (uint64_t) sqlite3_column_int64(q, INTERVAL_COLUMNS);
+        counts_read(q, INTERVAL_COLUMNS + 1, &i.counts);
         seen++;
         u->has_place = true;
         u->place = (int64_t) i.box;
@@ -359,10 +389,10 @@ static int read_closed(struct db *db, struct store_usage *u)
 
         usage_row(q, &i);
         seen++;
-        u->place = sqlite3_column_int64(q, 13);
-        i.folded = (uint64_t) sqlite3_column_int64(q, 14);
-        i.folded_ms = (uint64_t) sqlite3_column_int64(q, 15);
-        counts_read(q, 16, &i.counts);
+        u->place = sqlite3_column_int64(q, INTERVAL_COLUMNS);
+        i.folded = (uint64_t) sqlite3_column_int64(q, INTERVAL_COLUMNS + 1);
+        i.folded_ms = (uint64_t) sqlite3_column_int64(q, INTERVAL_COLUMNS + 2);
+        counts_read(q, INTERVAL_COLUMNS + 3, &i.counts);
         if (u->want_rows || !was_counted(u, (int64_t) i.box, (uint64_t) u->place))
             take(u, &i);
     }

@@ -28,6 +28,7 @@ struct store_interval {
     uint64_t ended_ms; /* 0: it is open */
     uint64_t per_hour;
     uint64_t per_start; /* of the first interval of a binding, else 0 */
+    uint64_t per_use[STORE_RATE_COUNT];
     uint64_t folded;    /* 0; or it is the sum of so many, all with this price, */
     uint64_t folded_ms; /* and this is their length */
     const char *sandbox_id;
@@ -49,7 +50,7 @@ struct store_sum {
     char *currency;
     uint64_t principal;
     uint64_t ms[STORE_METER_COUNT];
-    unsigned __int128 nominal;  /* cost: per_hour * ms, not yet divided */
+    unsigned __int128 nominal;  /* cost, not yet divided */
     struct store_counts counts; /* a number is known if it is of one interval */
 };
 
@@ -113,7 +114,9 @@ unsigned __int128 store_usage_part(const struct store_interval *i, uint64_t sinc
  * other have the whole of it. */
 void store_usage_counts(const struct store_interval *i, uint64_t since_ms, uint64_t until_ms,
                         struct store_counts *ret);
-/* What an interval of this length costs, for adding up. */
+/* What an interval of this length costs, without what was used in it, and what that costs: for adding up. */
 unsigned __int128 store_usage_nominal(uint64_t per_hour, uint64_t ms, uint64_t per_start);
+unsigned __int128 store_usage_of_counts(const uint64_t per_use[STORE_RATE_COUNT],
+                                        const struct store_counts *counts);
 
 #endif

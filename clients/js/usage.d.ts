@@ -2,7 +2,8 @@ export interface Quote {
   profile: string;
   duration_s: number;
   currency: string | null;
-  parts: { name: string; rate: string; rate_micros: number; amount: string; amount_micros: number }[] | null;
+  /** `amount` is null where the price is for what is used: nobody knows it before, and it is not in the total. */
+  parts: { name: string; rate: string; rate_micros: number; amount: string | null; amount_micros: number | null }[] | null;
   total: string | null;
   total_micros: number | null;
 }

@@ -8,6 +8,7 @@ static void print_quote(const struct json *quote, FILE *out)
 {
     const struct json *parts = json_get(quote, "parts");
     struct out_table table;
+    bool is_by_use = false;
     char text[64];
 
     duration_print((double) show_u64(quote, "duration_s"), text);
@@ -29,10 +30,16 @@ static void print_quote(const struct json *quote, FILE *out)
 
         out_cell(&table, show_str(part, "name"));
         out_cell(&table, show_str(part, "rate"));
-        out_cell(&table, show_str(part, "amount"));
+        is_by_use = is_by_use || json_is_null(json_get(part, "amount"));
+        out_cell(&table,
+                 json_is_null(json_get(part, "amount")) ? "by use" : show_str(part, "amount"));
     }
     out_table_print(&table, out);
     out_table_fini(&table);
+    if (is_by_use)
+        (void) fputs(
+            "\nNot in the total: what is paid by use (sandpool usage shows what it came to).\n",
+            out);
 }
 
 int cmd_quote(struct cli *c)

@@ -356,8 +356,8 @@ const struct cli_command cli_commands[] = {
      "sandpool profile show small --json | jq .limits\n",
      cmd_profile},
     {"quote", "[PROFILE]", 0, 1, NULL, "show what a lease would cost",
-     "By the price in the configuration of the profile (default: default).", quote_options,
-     "sandpool quote big --for 8h\n", cmd_quote},
+     "By the price in the configuration of the profile (default: default). What is paid by use is shown with its\nrate and is not in the total.",
+     quote_options, "sandpool quote big --for 8h\n", cmd_quote},
     {"budget", "ls | show USER | set USER AMOUNT | credit USER AMOUNT", 1, 3, "ls show set credit",
      "show and change what users may spend",
      "For operators. 'set' gives a user an amount of its own for each period, 'set USER default' takes it\n"

@@ -89,14 +89,20 @@ enum config_auto {
     CONFIG_AUTO_COUNT
 };
 
-/* What boxes cost, each in millionths of a currency. */
+/* What boxes cost, each in millionths of a currency. The last four are for what is counted: nobody knows before what they
+ * will come to. */
 enum config_rate {
     CONFIG_RATE_START, /* once for each lease */
     CONFIG_RATE_HOUR,
     CONFIG_RATE_CPU_HOUR,     /* for each processor of limits.cpus */
     CONFIG_RATE_GB_HOUR,      /* for each GB (1024^3 bytes) of limits.memory */
     CONFIG_RATE_DISK_GB_HOUR, /* of limits.disk */
-    CONFIG_RATE_COUNT
+    CONFIG_RATE_USED_CPU_HOUR,
+    CONFIG_RATE_USED_GB_HOUR,
+    CONFIG_RATE_USED_NET_GB,
+    CONFIG_RATE_USED_DISK_GB,
+    CONFIG_RATE_COUNT,
+    CONFIG_RATE_USED = CONFIG_RATE_USED_CPU_HOUR /* the first of them */
 };
 
 /* What becomes of a parked box that its profile has left behind. */
@@ -423,7 +429,8 @@ bool config_is_url(const char *url);
 MUST_CHECK int config_read_secret(const char *name, const char *path, size_t min, char *ret,
                                   size_t cap, struct err *err);
 /* price.c: what a lease of this length costs, in millionths of the profile's currency: each part rounded to the
- * nearest, half up, and the total is the sum of the parts. False: the profile has no price. */
+ * nearest, half up, and the total is the sum of the parts. What is paid by use has no part in it. False: the profile
+ * has no price. */
 struct config_quote {
     uint64_t parts[CONFIG_RATE_COUNT];
     uint64_t total;

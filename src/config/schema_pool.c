@@ -69,8 +69,8 @@ static const struct config_key keys[] = {
     {"auto.strategy", CONFIG_TYPE_ENUM, RELOAD, offsetof(struct config, auto_.strategy), 0, 0,
      "ordered", auto_names,
      "Which of the profiles that have what an acquire with `profile: auto` asks for (limits, network, labels) it "
-     "gets. ordered: the first. cheapest: the one with the lowest price for an hour; one without a price costs "
-     "nothing. fastest: one with a ready box, else the one whose boxes are made fastest. Profiles "
+     "gets. ordered: the first. cheapest: the one with the lowest price for an hour, without what is paid by use; one "
+     "without a price costs nothing. fastest: one with a ready box, else the one whose boxes are made fastest. Profiles "
      "whose boxes cannot be made at the moment come last."},
     {"auto.profiles", CONFIG_TYPE_LIST, RELOAD, offsetof(struct config, auto_.profiles), 0,
      CONFIG_TEXT_MAX, "", NULL,

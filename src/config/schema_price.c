@@ -12,6 +12,15 @@ static const struct config_key keys[] = {
     PROFILE_RATE("per_gb_hour", CONFIG_RATE_GB_HOUR, "For each hour and GB of limits.memory."),
     PROFILE_RATE("per_disk_gb_hour", CONFIG_RATE_DISK_GB_HOUR,
                  "For each hour and GB of limits.disk."),
+    PROFILE_RATE("per_used_cpu_hour", CONFIG_RATE_USED_CPU_HOUR,
+                 "For each hour of processor time that the box has used. This one and those below "
+                 "need usage.sample_s; what the backend does not count costs nothing."),
+    PROFILE_RATE("per_used_gb_hour", CONFIG_RATE_USED_GB_HOUR,
+                 "For each GB (1024^3 bytes) of memory that it held for an hour."),
+    PROFILE_RATE("per_used_net_gb", CONFIG_RATE_USED_NET_GB,
+                 "For each GB that came or went over its network."),
+    PROFILE_RATE("per_used_disk_gb", CONFIG_RATE_USED_DISK_GB,
+                 "For each GB that it read from disks or wrote to them."),
 };
 
 const struct config_table config_table_price = {keys, ARRAY_LEN(keys)};

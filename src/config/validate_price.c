@@ -1,4 +1,5 @@
 /* validate_price.c - prices, which need a currency, and the limits that they are for; budgets. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -17,6 +18,15 @@ static void check_limit(const struct check *k, const struct config_profile *p,
 {
     if (p->price.rates[rate] > 0 && limit == 0)
         check_complain(k, p, path, text);
+}
+
+/* Where nothing is counted there would be nothing to pay. */
+static void check_used(const struct check *k, const struct config_profile *p, enum config_rate rate)
+{
+    char path[48];
+
+    (void) snprintf(path, sizeof(path), "price.%s", config_rate_name(rate));
+    check_limit(k, p, rate, k->c->usage.sample_s, path, "needs usage.sample_s");
 }
 
 void check_budgets(const struct check *k)
@@ -49,4 +59,6 @@ void check_price(const struct check *k, const struct config_profile *p)
                 "needs limits.memory");
     check_limit(k, p, CONFIG_RATE_DISK_GB_HOUR, p->limits.disk, "price.per_disk_gb_hour",
                 "needs limits.disk");
+    for (unsigned i = CONFIG_RATE_USED; i < CONFIG_RATE_COUNT; i++)
+        check_used(k, p, (enum config_rate) i);
 }

@@ -44,9 +44,15 @@ void engine_get_budget(struct engine *e, const char *user, struct engine_budget 
 /* Boxes that cost nothing are not refused. */
 static bool is_priced(const struct engine *e, unsigned profile)
 {
-    return profile < POOL_PROFILES_MAX && e->usage.prices[profile].is_known &&
-           (e->usage.prices[profile].per_hour > 0 || e->usage.prices[profile].per_start > 0) &&
-           strcmp(e->usage.prices[profile].currency, e->config->config->budgets.currency) == 0;
+    const struct engine_price *p = &e->usage.prices[profile];
+    bool has_rate;
+
+    if (profile >= POOL_PROFILES_MAX || !p->is_known)
+        return false;
+    has_rate = p->per_hour > 0 || p->per_start > 0;
+    for (unsigned i = 0; i < STORE_RATE_COUNT; i++)
+        has_rate = has_rate || p->per_use[i] > 0;
+    return has_rate && strcmp(p->currency, e->config->config->budgets.currency) == 0;
 }
 
 /* --- what acquires under way will cost, so that many at once do not spend the same money --- */

@@ -141,11 +141,12 @@ struct engine {
         uint64_t
             watched_ms; /* until when the daemon before this one watched its boxes; 0: not known */
         uint64_t noted_ms; /* what the store has of this one */
-        struct {
+        struct engine_price {
             bool is_known;
             bool is_new; /* rows may have another */
             uint64_t per_hour;
             uint64_t per_start;
+            uint64_t per_use[STORE_RATE_COUNT];
             char currency[CONFIG_CURRENCY_MAX + 1];
         } prices[POOL_PROFILES_MAX];
     } usage;
@@ -270,7 +271,7 @@ struct store_price usage_price(const struct engine *e, unsigned profile,
 /* Prices as the configuration has them by now. */
 void usage_take_prices(struct engine *e);
 /* A row that was loaded: its price may have changed meanwhile. */
-void usage_loaded(struct engine *e, unsigned profile, uint64_t per_hour, const char *currency);
+void usage_loaded(struct engine *e, unsigned profile, const struct store_price *price);
 /* Boxes that are metered at another price get the new one; after the boxes of the last life were listed. */
 void usage_reprice(struct engine *e);
 /* Notes in the store now and then until when the boxes were watched. */

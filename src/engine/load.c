@@ -15,10 +15,10 @@ struct loaded_box {
     char *backend; /* its key */
     char *metadata;
     uint64_t metered_ms; /* 0: its time is not metered */
-    uint64_t per_hour;
-    char currency[CONFIG_CURRENCY_MAX + 1];
-    struct store_used used; /* of one that is being deleted */
-    bool is_cut;            /* something in its row is too long to be ours */
+    struct store_price price;
+    char currency[CONFIG_CURRENCY_MAX + 1]; /* of it */
+    struct store_used used;                 /* of one that is being deleted */
+    bool is_cut;                            /* something in its row is too long to be ours */
 };
 
 /* A box that is gone, kept until its backend is open. */
@@ -116,7 +116,7 @@ static bool on_box(void *ctx, const struct store_box *row)
                  !str_copy(b->life, sizeof(b->life), row->life) ||
                  !str_copy(to->profile, sizeof(to->profile), row->profile);
     to->metered_ms = row->true_ms;
-    to->per_hour = row->price.per_hour;
+    to->price = row->price;
     str_copy_cut(to->currency, sizeof(to->currency), row->price.currency);
     if (b->state == POOL_DOOMED && row->used != NULL)
         to->used = *row->used;
@@ -277,8 +277,9 @@ static int build_pool(struct loader *l, struct err *err)
     for (size_t i = 0; i < l->count; i++) {
         const struct engine_backend *b = &e->backends[l->boxes[i].box.backend];
 
+        l->boxes[i].price.currency = l->boxes[i].currency;
         if (l->boxes[i].metered_ms != 0 && l->boxes[i].box.profile < POOL_PROFILES_MAX)
-            usage_loaded(e, l->boxes[i].box.profile, l->boxes[i].per_hour, l->boxes[i].currency);
+            usage_loaded(e, l->boxes[i].box.profile, &l->boxes[i].price);
         l->boxes[i].box.is_rebooted = l->is_rebooted && b->ops->is_local && !b->is_elsewhere;
         if (l->boxes[i].is_cut || !pool_restore_box(e->pool, rt_now(e->rt), &l->boxes[i].box))
             refused = &l->boxes[i];

@@ -33,15 +33,50 @@ uint64_t usage_true_ms(const struct engine *e, const struct pool_box *box)
 struct store_price usage_price(const struct engine *e, unsigned profile,
                                char currency[CONFIG_CURRENCY_MAX + 1])
 {
-    if (!e->usage.prices[profile].is_known)
+    const struct engine_price *p = &e->usage.prices[profile];
+    struct store_price ret = {.per_hour = p->per_hour, .per_start = p->per_start};
+
+    if (!p->is_known)
         return (struct store_price){.currency = NULL};
-    str_copy_cut(currency, CONFIG_CURRENCY_MAX + 1, e->usage.prices[profile].currency);
-    return (struct store_price){.per_hour = e->usage.prices[profile].per_hour,
-                                .per_start = e->usage.prices[profile].per_start,
-                                .currency = currency};
+    str_copy_cut(currency, CONFIG_CURRENCY_MAX + 1, p->currency);
+    memcpy(ret.per_use, p->per_use, sizeof(ret.per_use));
+    ret.currency = currency;
+    return ret;
 }
 
 /* --- prices --- */
+
+static_assert(CONFIG_RATE_USED + STORE_RATE_CPU == CONFIG_RATE_USED_CPU_HOUR &&
+                  CONFIG_RATE_USED + STORE_RATE_MEMORY == CONFIG_RATE_USED_GB_HOUR &&
+                  CONFIG_RATE_USED + STORE_RATE_NET == CONFIG_RATE_USED_NET_GB &&
+                  CONFIG_RATE_USED + STORE_RATE_DISK == CONFIG_RATE_USED_DISK_GB &&
+                  CONFIG_RATE_USED + STORE_RATE_COUNT == CONFIG_RATE_COUNT,
+              "one rate of use for another");
+
+/* What is paid for the start does not matter: boxes that were started have paid. */
+static void note_price(struct engine_price *have, const struct store_price *price)
+{
+    if (have->is_known && (have->per_hour != price->per_hour ||
+                           memcmp(have->per_use, price->per_use, sizeof(have->per_use)) != 0 ||
+                           strcmp(have->currency, price->currency) != 0))
+        have->is_new = true;
+}
+
+static void take_price(struct engine_price *to, const struct config_profile *c)
+{
+    struct store_price price = {.per_hour = config_hourly(c), .currency = c->price.currency};
+
+    if (!str_is_empty(c->price.currency)) {
+        price.per_start = c->price.rates[CONFIG_RATE_START];
+        memcpy(price.per_use, &c->price.rates[CONFIG_RATE_USED], sizeof(price.per_use));
+    }
+    note_price(to, &price);
+    to->is_known = true;
+    to->per_hour = price.per_hour;
+    to->per_start = price.per_start;
+    memcpy(to->per_use, price.per_use, sizeof(to->per_use));
+    str_copy_cut(to->currency, sizeof(to->currency), price.currency);
+}
 
 void usage_take_prices(struct engine *e)
 {
@@ -50,30 +85,15 @@ void usage_take_prices(struct engine *e)
     pool_get_stats(e->pool, &stats);
     for (unsigned i = 0; i < stats.profile_count; i++) {
         const struct config_profile *c = profiles_config(e, i);
-        uint64_t per_hour;
 
-        if (c == NULL)
-            continue; /* its boxes go on at the price they have */
-        per_hour = config_hourly(c);
-        if (e->usage.prices[i].is_known &&
-            (e->usage.prices[i].per_hour != per_hour ||
-             strcmp(e->usage.prices[i].currency, c->price.currency) != 0))
-            e->usage.prices[i].is_new = true;
-        e->usage.prices[i].is_known = true;
-        e->usage.prices[i].per_hour = per_hour;
-        e->usage.prices[i].per_start =
-            str_is_empty(c->price.currency) ? 0 : c->price.rates[CONFIG_RATE_START];
-        str_copy_cut(e->usage.prices[i].currency, sizeof(e->usage.prices[i].currency),
-                     c->price.currency);
+        if (c != NULL) /* else its boxes go on at the price they have */
+            take_price(&e->usage.prices[i], c);
     }
 }
 
-void usage_loaded(struct engine *e, unsigned profile, uint64_t per_hour, const char *currency)
+void usage_loaded(struct engine *e, unsigned profile, const struct store_price *price)
 {
-    if (e->usage.prices[profile].is_known &&
-        (e->usage.prices[profile].per_hour != per_hour ||
-         strcmp(e->usage.prices[profile].currency, currency) != 0))
-        e->usage.prices[profile].is_new = true;
+    note_price(&e->usage.prices[profile], price);
 }
 
 struct price_write {

@@ -100,8 +100,10 @@ class Counted(UsageCase):
 
 
 class Metered(UsageCase):
-    profiles = {"default": {"warm": {"min": 1, "max": 2}, "limits": {"memory": "512M", "pids": 64}}}
-    config = {"usage": {"sample_s": 1}}
+    profiles = {"default": {"warm": {"min": 1, "max": 2}, "limits": {"memory": "512M", "pids": 64}},
+                "paid": {"extends": "default", "warm": {"min": 0, "max": 0}, "ttl_s": 3600,
+                         "price": {"currency": "EUR", "per_start": 1, "per_used_cpu_hour": 36}}}
+    config = {"usage": {"sample_s": 1}, "budgets": {"currency": "EUR", "period": "total", "amount": 1.008}}
 
     def restart(self):
         self.server.kill()
@@ -134,6 +136,36 @@ class Metered(UsageCase):
         self.assertIsNone(report["net_in_bytes"])
         row = self.metered(box)
         self.assertEqual({key: row[key] for key in report}, report)
+
+    def refused(self, answer):
+        self.assertCode(answer, 402, "budget_exceeded")
+
+    def test_a_budget(self):
+        """The start is 1, and a second of the processor a hundredth: then all is spent."""
+        mine = {"user_id": "ana", "profile": "paid", "wait_ms": 20000}
+        box = self.acquire("spender", **mine)
+        path = f"/v1/sandboxes/{box.id}"
+        snapshot = self.assertOk(self.pool.post(f"{path}/snapshots", {}))["snapshot_id"]
+        self.assertOk(self.pool.post(f"{path}/renew", {}))
+        self.python(box, BURN)
+        wait_until(lambda: self.assertOk(self.pool.get("/v1/budgets/ana"))["spent_micros"] >= 1008000, "it is spent")
+        before = self.counts()
+        self.refused(self.pool.acquire("other", **mine))
+        self.refused(self.pool.acquire("copy", snapshot_id=snapshot, **mine))
+        self.refused(self.pool.post(f"{path}/fork", {"count": 1}))
+        self.refused(self.pool.post(f"{path}/renew", {}))
+        self.assertEqual(box.sh("echo $((6 * 7))"), "42\n")  # what runs goes on
+        self.assertEqual(self.counts(), before)
+        self.assertOk(self.pool.release(box.id))
+        self.restart()
+        self.refused(self.pool.acquire("spender", **mine))
+        self.assertOk(self.pool.post("/v1/budgets/ana/credit", {"amount": "5"}))
+        again = self.acquire("spender", source="parked", **mine)
+        self.assertEqual(again.box_id, box.box_id)
+        report = self.destroy(box)["report"]
+        self.assertEqual(report["cost_micros"], self.metered(box)["cost_micros"])
+        self.assertLessEqual(36e6 / 3600 * report["usage"]["cpu_ms"] / 1000, report["cost_micros"] - 1000000 + 0.5)
+        self.assertLessEqual(report["cost_micros"] - 1000000, 36e6 / 3600 * (report["usage"]["cpu_ms"] + 1) / 1000 + 0.5)
 
     def test_what_came_before_it_is_not_its_owners(self):
         box = self.acquire("idle")

@@ -22,13 +22,18 @@ class Counted(DockerCase):
         disk.mkdir(mode=0o777)
         disk.chmod(0o777)
         daemon = self.start(warm=0, limits={"memory": "256M"}, mounts=[f"{disk}:/disk"],
-                            config={"mounts": {"allow": [str(disk)]}})
+                            price={"currency": "EUR", "per_used_cpu_hour": 3600},
+                            config={"mounts": {"allow": [str(disk)]}, "usage": {"sample_s": 1},
+                                    "budgets": {"currency": "EUR", "period": "total", "amount": 0.2}})
         client = daemon.client()
         box = self.box(daemon, "one")
         before = self.stats(client, box)
         while self.stats(client, box)["cpu_ms"] - before["cpu_ms"] < 300:
             box.sh(BURN)
         self.assertLessEqual(self.stats(client, box)["cpu_ms"], self.engine_cpu_ms(box))
+        # a second is 1, and 0.3 of them have passed
+        wait_until(lambda: self.assertOk(client.get("/v1/budgets/default"))["spent_micros"] >= 200000, "its owner has spent all")
+        self.assertCode(client.acquire("two"), 402, "budget_exceeded")
         # what it holds is given back when it ends
         pid = box.start("x=$(dd if=/dev/zero bs=1M count=40 2>/dev/null | tr '\\0' x); echo held; sleep 600; echo $x")
         wait_until(lambda: box.output(pid) == "held\n", "it holds the memory")

@@ -106,6 +106,19 @@ class Quotes(ProfilesCase):
         self.assertEqual(json.loads(self.cli(daemon, "quote", "dear", "--json"))["total_micros"], 75000)
         self.cli(daemon, "quote", "none", status=1)
 
+    def test_what_is_paid_by_use_is_not_in_the_total(self):
+        price = {"currency": "EUR", "per_hour": 0.05, "per_used_cpu_hour": 0.04, "per_used_gb_hour": 0.01, "per_used_net_gb": 0.02}
+        daemon = self.daemon(profiles={"used": {"backend": "sim", "price": price}, "default": {"backend": "sim"}})
+        quote = self.assertOk(self.client(daemon).get("/v1/quote?profile=used"))
+        self.assertEqual((quote["total"], quote["parts"][0]["amount"]), ("0.05", "0.05"))
+        self.assertEqual(quote["parts"][1:], [
+            {"name": name, "rate": str(price[name]), "rate_micros": round(price[name] * 1e6), "amount": None, "amount_micros": None}
+            for name in ("per_used_cpu_hour", "per_used_gb_hour", "per_used_net_gb")])
+        shown = self.cli(daemon, "quote", "used")
+        self.assertRegex(shown, r"per_used_net_gb +0.02 +by use")
+        self.assertIn("Not in the total", shown)
+        self.assertNotIn("Not in the total", self.cli(daemon, "quote"))
+
     def test_python(self):
         daemon = self.daemon(profiles={"dear": self.PRICED, "default": {"backend": "sim"}})
         with sandpool.Client(str(daemon.socket)) as pool:

@@ -89,6 +89,79 @@ class Sampled(UsageCase):
                 self.assertEqual(db.execute("SELECT count(*) FROM counters").fetchone(), (0,))
 
 
+class Priced(UsageCase):
+    """What is used has a price, too: of the simulated network and disk a byte costs about ten millionths."""
+
+    RATES = {"per_used_cpu_hour": 36, "per_used_gb_hour": 720, "per_used_net_gb": 10000, "per_used_disk_gb": 9000}
+    PROFILE = {**PRICED, "ttl_s": 3600, "price": {"currency": "EUR", **RATES}}
+
+    def least_and_most(self, row, rates=None):
+        """The cost in millionths: milliseconds and MB seconds are shown rounded down."""
+        rates = {**self.RATES, **(rates or {})}
+        exact = (rates["per_used_net_gb"] * (row["net_in_bytes"] + row["net_out_bytes"]) +
+                 rates["per_used_disk_gb"] * (row["disk_read_bytes"] + row["disk_write_bytes"])) / 1024 ** 3
+        used = rates["per_used_cpu_hour"] * row["cpu_ms"] / 3600e3 + rates["per_used_gb_hour"] * row["memory_mb_s"] / 1024 / 3600
+        more = rates["per_used_cpu_hour"] / 3600e3 + rates["per_used_gb_hour"] / 1024 / 3600
+        return [1e6 * (exact + used) - 0.51, 1e6 * (exact + used + more) + 0.51]
+
+    def check_cost(self, row, rates=None):
+        least, most = self.least_and_most(row, rates)
+        self.assertGreaterEqual(row["cost_micros"], least, row)
+        self.assertLessEqual(row["cost_micros"], most, row)
+
+    def begin(self):
+        daemon = self.daemon(self.PROFILE, usage={"sample_s": 1}, budgets={"currency": "EUR", "period": "total", "amount": 1000})
+        client = self.client(daemon)
+        return daemon, client, self.assertOk(client.acquire("t1", user_id="ana", wait_ms=20000))
+
+    def sample(self, client, more=500):
+        """Another sample has come."""
+        before = self.total(client).get("net_in_bytes") or 0
+        wait_until(lambda: (self.total(client).get("net_in_bytes") or 0) > before + more, "another sample")
+
+    def test_sums_reports_and_budgets(self):
+        daemon, client, lease = self.begin()
+        self.sample(client)
+        self.assertOk(client.release(lease["sandbox_id"]))
+        self.sample(client)
+        self.assertOk(client.acquire("t1", user_id="ana", wait_ms=20000))
+        self.sample(client)
+        report = self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))["report"]
+        row = self.total(client)
+        self.check_cost(row)
+        self.assertGreater(row["cost_micros"], 9000)
+        self.assertEqual((report["cost_micros"], report["cost"]), (row["cost_micros"], row["cost"]))
+        rows = self.intervals(client)
+        self.assertEqual([r["state"] for r in rows], ["leased", "parked", "leased"])
+        for one in rows:
+            self.check_cost(one)
+        self.assertAlmostEqual(sum(r["cost_micros"] for r in rows), row["cost_micros"], delta=2)
+        read = list(csv.DictReader(io.StringIO(self.cli(daemon, "--by", "", "--csv"))))
+        self.assertEqual(read[0]["cost_micros"], str(row["cost_micros"]))
+        self.assertIn(f"{row['cost']} EUR", self.cli(daemon))
+        budget = self.assertOk(client.get("/v1/budgets/ana"))
+        self.assertAlmostEqual(budget["spent_micros"], row["cost_micros"], delta=1)  # one is rounded down
+        self.assertOk(client.call("PUT", "/v1/budgets/ana", {"amount": budget["spent"]}))
+        self.assertCode(client.acquire("t1", user_id="ana", wait_ms=20000), 402, "budget_exceeded")
+        self.assertOk(client.acquire("t1", user_id="bea", wait_ms=20000))
+
+    def test_price_changed(self):
+        daemon, client, lease = self.begin()
+        self.sample(client)
+        text = pathlib.Path(daemon.config).read_text()
+        pathlib.Path(daemon.config).write_text(text.replace('"per_used_net_gb": 10000', '"per_used_net_gb": 0'))
+        self.assertOk(client.post("/v1/pool/reload"))
+        wait_until(lambda: len(self.intervals(client)) == 2, "the interval has ended")
+        before = min(self.intervals(client), key=lambda r: r["began_at"])
+        self.check_cost(before)
+        self.sample(client)
+        self.assertOk(client.delete(f"/v1/sandboxes/{lease['sandbox_id']}"))
+        first, last = sorted(self.intervals(client), key=lambda r: r["began_at"])
+        self.assertEqual(first, before)
+        self.check_cost(last, {"per_used_net_gb": 0})
+        self.assertGreater(last["net_in_bytes"], 500)
+
+
 class Shown(UsageCase):
     def test_api_and_command_line(self):
         port = free_port()

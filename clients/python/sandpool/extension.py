@@ -214,7 +214,7 @@ class SandpoolExtension(_Base):
     # --- what it costs ---
 
     def estimate_cost(self, profile: Any, inputs: Texts, *, duration_s: int = 3600) -> Optional[Any]:
-        """By the price of the daemon's profile; None where it has none."""
+        """By the price of the daemon's profile, without what is paid by use; None where it has none."""
         quote = self.client(inputs.get("host", "")).quote(self._profile(profile), duration_s=int(duration_s))
         if quote.get("currency") is None:
             return None

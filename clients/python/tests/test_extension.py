@@ -175,7 +175,8 @@ class Mapping(unittest.TestCase):
 
 class Managed(BoxCase):
     profiles = {"default": {"warm": {"min": 1, "max": 2}},
-                "dear": {"extends": "default", "warm": {"min": 0, "max": 0}, "price": {"currency": "USD", "per_hour": "1.50"}}}
+                "dear": {"extends": "default", "warm": {"min": 0, "max": 0},
+                         "price": {"currency": "USD", "per_hour": "1.50", "per_used_cpu_hour": 36}}}
 
     def setUp(self):
         super().setUp()
@@ -246,9 +247,10 @@ class Managed(BoxCase):
         self.assertEqual((free, bad["error"]), (None, "invalid_field"))
         quote, = self.manage(["quote", 1800], profiles={"profile.test": "dear"})
         self.assertEqual(quote, {"estimate_usd": 0.75, "duration_s": 1800, "usd_per_hour": 1.5})
-        _, _, ended, again = self.manage(["create", "paid", {}], ["run", "paid", "sleep 0.2"], ["destroy", "paid"],
+        busy = "python3 -c 'import time\nwhile time.process_time() < 1: pass'"
+        _, _, ended, again = self.manage(["create", "paid", {}], ["run", "paid", busy], ["destroy", "paid"],
                                          ["destroy", "paid"], profiles={"profile.test": "dear"})
-        self.assertTrue(1.5 * 0.2 / 3600 <= ended["usd"] < 1, ended)  # what it slept for, at least
+        self.assertTrue(0.5 * 36 / 3600 <= ended["usd"] < 1, ended)  # most of what it used, at least
         self.assertEqual(again["usd"], ended["usd"])
         refused, = self.manage(["create", "one", {}], profile="none-such")
         self.assertEqual(refused["error"], "invalid_field")

@@ -37,7 +37,7 @@ void api_put_price(struct json_out *o, const struct config_profile *c)
     json_end(o);
 }
 
-/* What costs nothing is left out. */
+/* What costs nothing is left out; what is paid by use has a rate and no amount, and is not in the total. */
 static void put_parts(struct json_out *o, const struct config_profile *c,
                       const struct config_quote *q)
 {
@@ -48,7 +48,12 @@ static void put_parts(struct json_out *o, const struct config_profile *c,
         json_begin_obj(o, NULL);
         json_put_str(o, "name", config_rate_name((enum config_rate) i));
         api_put_amount(o, "rate", c->price.rates[i]);
-        api_put_amount(o, "amount", q->parts[i]);
+        if (i < CONFIG_RATE_USED) {
+            api_put_amount(o, "amount", q->parts[i]);
+        } else {
+            json_put_null(o, "amount");
+            json_put_null(o, "amount_micros");
+        }
         json_end(o);
     }
     json_end(o);

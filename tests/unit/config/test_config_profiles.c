@@ -370,6 +370,11 @@ static void test_quote(void **state)
     expect_quote("cpus: 0, memory: 0, disk: 0", "per_hour: 3", 7200, PARTS(0, 6000000, 0, 0, 0),
                  "6");
     expect_quote("cpus: 1", "per_hour: 0", 7200, PARTS(0, 0, 0, 0, 0), "0");
+    /* what is used is not known before */
+    expect_quote("cpus: 0",
+                 "per_hour: 3, per_used_cpu_hour: 5, per_used_gb_hour: 6, per_used_net_gb: 7, "
+                 "per_used_disk_gb: 8",
+                 3600, PARTS(0, 3000000), "3");
     /* the dearest and largest box for the longest time */
     expect_quote("cpus: 1024, memory: 1T, disk: 64T", most, 31622400,
                  PARTS(10000000000, 87840000000000, 89948160000000000, 89948160000000000,
@@ -386,6 +391,9 @@ static void test_bad_prices(void **state)
     assert_false(config_quote(&c->profiles[0], 3600, &quote));
     assert_int_equal(quote.total, 0);
     (void) config_free(c);
+    expect_error(
+        "{usage: {sample_s: 0}, profiles: {a: {price: {currency: EUR, per_used_net_gb: 1}}}}",
+        "t.yaml:1:79: profiles.a.price.per_used_net_gb needs usage.sample_s");
     expect_error("profiles: {a: {price: {per_hour: 1}}}",
                  "t.yaml:1:16: profiles.a.price.currency must be given with a price");
     expect_error("profiles: {a: {price: {currency: eur}}}",

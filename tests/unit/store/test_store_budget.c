@@ -85,11 +85,12 @@ static void test_price_and_currency(void **state)
     lease(f, 0, 1, "a");
     at(f, 10000);
     p.w.u.box.profile = "default";
-    p.w.u.box.price = (struct store_price){2 * dear.per_hour, 0, "EUR"};
+    p.w.u.box.price = (struct store_price){.per_hour = 2 * dear.per_hour, .currency = "EUR"};
     assert_int_equal(fixture_write(f, &(struct put){.w = p.w}), SP_OK);
     at(f, 20000);
     assert_int_equal(spent_by(f, "a"), 7 + 10 + 20);
-    p.w.u.box.price = (struct store_price){dear.per_hour, 0, "USD"}; /* which does not count */
+    p.w.u.box.price = (struct store_price){.per_hour = dear.per_hour,
+                                           .currency = "USD"}; /* which does not count */
     assert_int_equal(fixture_write(f, &(struct put){.w = p.w}), SP_OK);
     at(f, 50000);
     assert_int_equal(spent_by(f, "a"), 7 + 10 + 20);

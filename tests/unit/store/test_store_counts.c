@@ -246,6 +246,7 @@ static void test_older_database(void **state)
     lease(f, 0, 1, "a");
     park(f, 1000, 1, "a");
     fixture_close(f);
+    before_prices_of_use(f);
     fixture_sql(f, "DROP TABLE counters;"
                    "ALTER TABLE usage DROP COLUMN cpu_us; ALTER TABLE usage DROP COLUMN memory;"
                    "ALTER TABLE usage DROP COLUMN net_in; ALTER TABLE usage DROP COLUMN net_out;"

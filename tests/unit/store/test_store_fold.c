@@ -116,7 +116,7 @@ static void test_sums_stay(void **state)
     all_of(f, 0, UINT64_MAX, &all);
     assert_int_equal(all.ms[STORE_LEASED], 2000 * 2001 / 2);
     assert_true(all.nominal == (unsigned __int128) 2000 * 7 * STORE_NOMINAL_MICRO +
-                                   (unsigned __int128) dear.per_hour * (2000 * 2001 / 2));
+                                   store_usage_nominal(dear.per_hour, 2000 * 2001 / 2, 0));
     for (uint64_t i = 1; i < 50; i++) {
         struct store_sum before;
         struct store_sum after;

@@ -1,5 +1,5 @@
 /* test_store_meter.c - a million changes of rows, by processes that are killed again and again, with one box that changes as often as all
- * others together, and room for a twentieth of the intervals: the metered time equals that of exact bookkeeping, to the millisecond and to the smallest part of the price. After a kill the store holds the changes up to
+ * others together, samples of what boxes use between them, and room for a twentieth of the intervals: time, what was used, and what it all costs equal exact bookkeeping, to the millisecond and to the smallest part of the price. After a kill the store holds the changes up to
  * some place at or after the last that was acknowledged; the books are kept up to that place, and the walk goes on from there. */
 #include <signal.h>
 #include <sqlite3.h>
@@ -9,65 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/rand.h"
 #include "base/str.h"
-#include "fixture.h"
+#include "meter_books.h"
 #include "store/budget.h"
-#include "store/usage.h"
 
 #define CHANGES 1000000ULL /* METER_CHANGES */
 #define FLIGHT 960
-#define BOXES 64
-#define TOGGLER 6 /* its box is changed as often as all others together */
 #define ROWS (CHANGES / 20)
-#define USERS 6
-
-static const char *const users[USERS] = {"u0", "u1", "u2", "u3", "u4", "u5"};
-static const struct store_price prices[] = {
-    {0, 0, ""}, {1, 0, "EUR"}, {123456789, 0, "EUR"}, {99999999999, 13, "EUR"}, {7, 1, "EUR"}};
-
-enum now { GONE, BLANK, LEASED, PARKED, PAUSED, DELETING };
-
-/* One change, as the script makes it and as the store gets it. */
-struct change {
-    struct put put;
-    uint64_t number;
-    uint64_t at_ms;
-    uint64_t box;
-    enum now next;
-    unsigned user;
-    unsigned price;
-    uint64_t generation;
-    uint64_t true_ms; /* 0: at_ms */
-};
-
-/* The books. */
-struct account {
-    bool is_open;
-    uint64_t number; /* of the last change, to find the place after a kill */
-    bool is_there;
-    enum now now;
-    unsigned user;
-    unsigned price;
-    uint64_t generation;
-    uint64_t since_ms;
-    bool is_start_due; /* the interval has the price of the start */
-    /* What the row says of its owner: closed intervals. */
-    uint64_t used_ms[STORE_METER_COUNT];
-    unsigned __int128 used_nominal;
-};
-
-struct books {
-    struct account accounts[BOXES];
-    uint64_t ms[USERS][STORE_METER_COUNT];
-    unsigned __int128 nominal[USERS];
-};
-
-struct script {
-    struct rand rand;
-    uint64_t next;
-    uint64_t at_ms;
-};
 
 static uint64_t from_env(const char *name, uint64_t fallback)
 {
@@ -77,122 +25,6 @@ static uint64_t from_env(const char *name, uint64_t fallback)
     if (text != NULL && !str_parse_u64(text, 1, UINT64_MAX, &n))
         fail_msg("%s is no number", name);
     return n;
-}
-
-/* --- the script: whatever comes, also what no pool would do --- */
-
-static void script_next(struct script *s, struct change *c)
-{
-    static const enum now likely[] = {BLANK,  LEASED, LEASED,   LEASED, PARKED,
-                                      PARKED, PAUSED, DELETING, GONE};
-
-    *c = (struct change){.number = ++s->next};
-    s->at_ms += rand_below(&s->rand, 4);
-    c->at_ms = s->at_ms;
-    c->box = rand_below(&s->rand, 2) == 0 ? TOGGLER : 1 + rand_below(&s->rand, BOXES);
-    c->next = likely[rand_below(&s->rand, ARRAY_LEN(likely))];
-    c->user = (unsigned) (c->box % USERS);
-    c->generation = 1 + rand_below(&s->rand, 16) / 15; /* mostly the same binding */
-    c->price = (unsigned) (rand_below(&s->rand, 16) < 15 ? c->box % 5 : rand_below(&s->rand, 5));
-    if (rand_below(&s->rand, 4) == 0 &&
-        (c->next == DELETING || c->next == GONE)) /* when it was seen last */
-        c->true_ms = c->at_ms - rand_below(&s->rand, 2000);
-}
-
-static bool is_owned(enum now now)
-{
-    return now != BLANK && now != GONE;
-}
-
-static void change_fill(struct change *c)
-{
-    static const char *const states[] = {"", "blank", "leased", "parked", "leased", "deleting"};
-
-    if (c->next == GONE)
-        c->put = put_forget(c->box);
-    else if (c->next == BLANK)
-        c->put = put_box(c->box, "blank");
-    else if (c->next == DELETING)
-        c->put = put_deleting(c->box, users[c->user], "died");
-    else
-        c->put = put_lease(c->box, users[c->user], c->generation);
-    c->put.w.u.box.true_ms = c->true_ms;
-    c->put.w.u.box.created_ms = c->number;
-    if (c->next == GONE)
-        return;
-    c->put.w.u.box.state = states[c->next];
-    c->put.w.u.box.is_paused = c->next == PAUSED;
-    c->put.w.u.box.user = is_owned(c->next) ? users[c->user] : "";
-    c->put.w.u.box.thread = is_owned(c->next) ? "t" : "";
-    c->put.w.u.box.profile = "p";
-    c->put.w.u.box.principal = is_owned(c->next) ? c->user : 0;
-    c->put.w.u.box.price = prices[c->price];
-    c->put.w.u.box.generation = c->generation;
-}
-
-/* --- the books --- */
-
-static bool is_metered(enum now now)
-{
-    return now == LEASED || now == PARKED || now == PAUSED;
-}
-
-static void account_close(struct books *b, const struct account *a, uint64_t at_ms)
-{
-    uint64_t ms = at_ms > a->since_ms ? at_ms - a->since_ms : 0;
-
-    b->ms[a->user][a->now - LEASED] += ms;
-    b->nominal[a->user] += (unsigned __int128) prices[a->price].per_hour * ms;
-}
-
-static void account_use(struct account *a, uint64_t at_ms)
-{
-    uint64_t ms = at_ms > a->since_ms ? at_ms - a->since_ms : 0;
-
-    a->used_ms[a->now - LEASED] += ms;
-    a->used_nominal += store_usage_nominal(prices[a->price].per_hour, ms,
-                                           a->is_start_due ? prices[a->price].per_start : 0);
-}
-
-static bool is_same_owner(const struct account *a, const struct change *c)
-{
-    return a->is_there && c->next != GONE && is_owned(a->now) == is_owned(c->next) &&
-           (!is_owned(a->now) || a->user == c->user) && a->generation == c->generation;
-}
-
-static void books_apply(struct books *b, const struct change *c)
-{
-    struct account *a = &b->accounts[c->box - 1];
-    uint64_t at_ms = c->true_ms != 0 ? c->true_ms : c->at_ms;
-    bool was_open = a->is_open;
-    bool is_bound =
-        was_open && is_metered(c->next) && a->user == c->user && a->generation == c->generation;
-
-    bool is_kept = is_same_owner(a, c);
-
-    a->number = c->number;
-    a->is_there = c->next != GONE;
-    if (is_bound && a->now == c->next &&
-        (a->price == c->price)) /* nothing that counts has changed */
-        return;
-    if (was_open) {
-        account_close(b, a, at_ms);
-        account_use(a, at_ms);
-        at_ms = at_ms > a->since_ms ? at_ms : a->since_ms; /* time does not run backwards */
-    }
-    if (!is_kept) {
-        memset(a->used_ms, 0, sizeof(a->used_ms));
-        a->used_nominal = 0;
-    }
-    a->is_open = is_metered(c->next);
-    a->is_start_due = !is_bound;
-    a->now = c->next;
-    a->user = c->user;
-    a->price = c->price;
-    a->generation = c->generation;
-    a->since_ms = at_ms;
-    if (a->is_open && !is_bound)
-        b->nominal[a->user] += (unsigned __int128) prices[a->price].per_start * 3600000 * 1000000;
 }
 
 /* --- a life --- */
@@ -292,6 +124,7 @@ static uint64_t live(struct fixture *f, const struct script *script, uint64_t co
 
 struct seen {
     uint64_t numbers[BOXES]; /* 0: no row */
+    uint64_t samples[BOXES]; /* likewise, of what was counted */
     struct store_used used[BOXES];
 };
 
@@ -307,7 +140,7 @@ static bool is_at(const struct books *b, const struct seen *seen)
     for (size_t i = 0; i < BOXES; i++) {
         const struct account *a = &b->accounts[i];
 
-        if (seen->numbers[i] != (a->is_there ? a->number : 0))
+        if (seen->numbers[i] != (a->is_there ? a->number : 0) || seen->samples[i] != a->sample)
             return false;
     }
     return true;
@@ -321,9 +154,7 @@ static void compare(struct fixture *f, const struct books *now, uint64_t at_ms)
     struct put p = {.w = {.kind = STORE_READ_USAGE, .u.usage = &u}};
 
     *b = *now;
-    for (size_t i = 0; i < BOXES; i++)
-        if (b->accounts[i].is_open)
-            account_close(b, &b->accounts[i], at_ms);
+    books_close(b, at_ms);
     store_usage_init(&u);
     u.by = STORE_BY_USER;
     u.max = 100;
@@ -334,22 +165,26 @@ static void compare(struct fixture *f, const struct books *now, uint64_t at_ms)
     }
     for (unsigned user = 0; user < USERS; user++) {
         uint64_t ms[STORE_METER_COUNT] = {0};
+        struct store_counts counts = {.known = 0};
         unsigned __int128 nominal = 0;
 
         for (struct list_node *n = list_first(&u.sum_list); n != NULL;
              n = list_next(&u.sum_list, n)) {
             const struct store_sum *sum = container_of(n, struct store_sum, link);
 
-            if (strcmp(sum->user, users[user]) != 0)
+            if (strcmp(sum->user, meter_users[user]) != 0)
                 continue;
             nominal += sum->nominal;
+            store_counts_add(&counts, &sum->counts);
             for (size_t i = 0; i < STORE_METER_COUNT; i++)
                 ms[i] += sum->ms[i];
         }
         for (size_t i = 0; i < STORE_METER_COUNT; i++)
             assert_int_equal(ms[i], b->ms[user][i]);
+        for (size_t k = 0; k < STORE_COUNTER_COUNT; k++)
+            assert_int_equal(counts.n[k], b->counts[user].n[k]);
         assert_true(nominal == b->nominal[user]);
-        store_get_budget(f->store, users[user], &spent);
+        store_get_budget(f->store, meter_users[user], &spent);
         assert_int_equal(spent.spent, (uint64_t) (nominal / STORE_NOMINAL_MICRO));
     }
     store_usage_fini(&u);
@@ -389,6 +224,23 @@ static void compare_used(const struct books *b, const struct seen *seen)
     }
 }
 
+/* The last sample of each box, before the store opens what the kill has left, and without doing its work. */
+static void see_samples(struct fixture *f, struct seen *seen)
+{
+    sqlite3 *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    assert_int_equal(sqlite3_open(f->path, &conn), SQLITE_OK);
+    assert_int_equal(sqlite3_db_config(conn, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(conn, "SELECT box_id, seen_net_out FROM counters", -1, &stmt, NULL),
+        SQLITE_OK);
+    while (sqlite3_step(stmt) == SQLITE_ROW)
+        seen->samples[sqlite3_column_int64(stmt, 0) - 1] = (uint64_t) sqlite3_column_int64(stmt, 1);
+    assert_int_equal(sqlite3_finalize(stmt), SQLITE_OK);
+    assert_int_equal(sqlite3_close(conn), SQLITE_OK);
+}
+
 /* Plays the script up to the place that the store has come to. */
 static void catch_up(struct fixture *f, struct script *script, struct books *books, uint64_t acked)
 {
@@ -397,6 +249,7 @@ static void catch_up(struct fixture *f, struct script *script, struct books *boo
     struct err err;
     uint64_t last = acked + FLIGHT;
 
+    see_samples(f, seen);
     fixture_open(f);
     assert_int_equal(store_load(f->store, &reader, &err), SP_OK);
     while (script->next < acked || !is_at(books, seen)) {

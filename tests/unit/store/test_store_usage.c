@@ -114,7 +114,8 @@ static void test_price_changes(void **state)
     lease(f, 0, 2, "a");
     rt_advance(&f->rt, 10000 * NS_PER_MS);
     p.w.u.box.profile = "default";
-    p.w.u.box.price = (struct store_price){2 * dear.per_hour, 100, "EUR"};
+    p.w.u.box.price =
+        (struct store_price){.per_hour = 2 * dear.per_hour, .per_start = 100, .currency = "EUR"};
     assert_int_equal(fixture_write(f, &p), SP_OK);
     assert_int_equal(count_intervals(f), 4);
     assert_int_equal(fixture_write(f, &(struct put){.w = p.w}), SP_OK); /* it is that already */
@@ -122,7 +123,7 @@ static void test_price_changes(void **state)
     rt_advance(&f->rt, 9998 * NS_PER_MS);
     expect_usage(f, 0, 0, "a", 40000, 0, 0, 14 + 20 + 40);
     p.w.u.box.profile = "other";
-    p.w.u.box.price = (struct store_price){0, 0, ""};
+    p.w.u.box.price = (struct store_price){.currency = ""};
     assert_int_equal(fixture_write(f, &p), SP_OK);
     expect_usage(f, 0, 0, "a", 40000, 0, 0, 14 + 20 + 40);
 }

@@ -71,7 +71,7 @@ static void test_used_in_two_currencies(void **state)
     lease(f, 0, 1, "a");
     rt_advance(&f->rt, 1000 * NS_PER_MS);
     p.w.u.box.profile = "default";
-    p.w.u.box.price = (struct store_price){dear.per_hour, 0, "USD"};
+    p.w.u.box.price = (struct store_price){.per_hour = dear.per_hour, .currency = "USD"};
     assert_int_equal(fixture_write(f, &p), SP_OK);
     used = used_at_end(f, 3000, 1, "a", 1);
     assert_true(used.is_known && used.is_mixed);

@@ -97,3 +97,9 @@ size_t count_intervals(struct fixture *f)
     store_usage_fini(&u);
     return count;
 }
+
+void before_prices_of_use(struct fixture *f)
+{
+    fixture_sql(f, "ALTER TABLE boxes DROP COLUMN per_use; ALTER TABLE usage DROP COLUMN per_use;"
+                   "PRAGMA user_version=14");
+}

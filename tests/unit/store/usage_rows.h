@@ -25,5 +25,7 @@ const struct store_sum *usage_sum_of(struct store_usage *u, const char *user);
 void expect_usage(struct fixture *f, uint64_t since, uint64_t until, const char *user,
                   uint64_t leased, uint64_t parked, uint64_t paused, uint64_t micros);
 size_t count_intervals(struct fixture *f);
+/* The closed database becomes one of version 14. */
+void before_prices_of_use(struct fixture *f);
 
 #endif
