@@ -9,6 +9,7 @@
 #include "backends/registry.h"
 #include "base/buf.h"
 #include "base/fault.h"
+#include "base/str.h"
 #include "daemon/daemon.h"
 #include "daemon/doctor.h"
 #include "sandpool/version.h"
@@ -124,6 +125,28 @@ static int print_fault_points(void)
     return fflush(stdout) != 0;
 }
 
+/* getopt_long() has named the option. */
+static int refuse_option(const char *arg)
+{
+    const char *name = arg + strspn(arg, "-");
+    size_t len = strcspn(name, "=");
+    const char *found = NULL;
+    unsigned best = STR_WORD_MAX;
+
+    for (const struct option *o = long_options; o->name != NULL; o++) {
+        unsigned d = str_distance(name, len, o->name, strlen(o->name));
+
+        if (d > 0 && d < best && str_is_near(d, len)) {
+            best = d;
+            found = o->name;
+        }
+    }
+    if (found != NULL)
+        (void) fprintf(stderr, "did you mean '--%s'? ", found);
+    (void) fputs("try 'sandpoold --help'\n", stderr);
+    return 2;
+}
+
 static int run(const struct daemon_options *options)
 {
     /* Buffers longer than this go back to the system when they are freed. Without it the C library
@@ -182,8 +205,7 @@ int main(int argc, char **argv)
         case 'h':
             return fputs(usage, stdout) == EOF;
         default:
-            (void) fputs("try 'sandpoold --help'\n", stderr);
-            return 2;
+            return refuse_option(argv[optind - 1]);
         }
     }
     if (optind < argc) {

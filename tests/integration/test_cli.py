@@ -92,6 +92,9 @@ class Cli(TestCase):
         self.run_cli("nonsense", status=2)
         self.run_cli("release", status=2)
         self.assertIn("profile", self.run_cli("acquire", "--profile", "nope", status=1).stderr)
+        wrong = subprocess.run([BIN / "sandpoold", "--confg", "x"], capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("did you mean '--config'?", wrong.stderr)
 
     def test_help_teaches_every_command(self):
         top = self.run_cli("--help").stdout
