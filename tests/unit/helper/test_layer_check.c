@@ -157,8 +157,7 @@ static void test_compressed(void **state)
 {
     static const char *const firsts[] = {"\x1f\x8b\x08", "BZh9", "\x28\xb5\x2f\xfd",
                                          "\x5a\x2a\x4d\x18",
-                                         "\xfd"
-                                         "7zXZ"};
+                                         "\3757zXZ"}; /* \xfd7 is one character */
     struct buf b;
 
     (void) state;
