@@ -135,7 +135,7 @@ class Shell(AgentTest):
         self.assertEqual((data["status"], data["output"], data["exit_code"]),
                          ("no_change_timeout", "a\n", None))
         self.post("/v1/shell/kill", {"id": data["session_id"]})
-        data = self.sh("for i in 1 2 3 4 5 6; do echo $i; sleep 0.1; done", no_change_timeout=0.5)
+        data = self.sh("for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.25; done", no_change_timeout=2)
         self.assertEqual(data["status"], "completed")
         data = self.sh("echo b; sleep 300", timeout=0.2)
         self.assertEqual((data["status"], data["output"]), ("running", "b\n"))
