@@ -364,7 +364,8 @@ static void test_one_that_goes_on_is_read_later(struct fixture *f)
     struct process *p = start(f, "while :; do echo; sleep 0.002; done", 0);
     struct process_stream *s = &p->streams[PROCESS_STDOUT];
     const struct rt *rt = &f->loop.rt;
-    uint64_t flow_ns = 0; /* of a row that was made older: a busy machine may break it, and another begins */
+    uint64_t flow_ns =
+        0; /* of a row that was made older: a busy machine may break it, and another begins */
 
     while (s->rest_ns < PROCESS_STEADY_REST_MAX_NS) {
         if (s->pieces == PROCESS_STEADY && s->flow_ns != flow_ns) {
