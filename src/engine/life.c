@@ -39,6 +39,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->updates, 64);
     map_init(&e->pauses, 64);
     hibernate_init(e, config);
+    holders_init(e, config);
     journal_init(&e->journal);
     *ret = e;
     r = ledger_open(e, err);
@@ -65,10 +66,11 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
 
 void engine_free(struct engine *e)
 {
+    notes_fini(e);
+    holders_fini(e);
     if (e->pool != NULL)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
-    notes_fini(e);
     snapshots_fini(e);
     hibernate_fini(e);
     map_fini(&e->calls);
@@ -118,6 +120,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     snapshots_keep_arm(e);
     space_look(e);
     hibernate_rank(e);
+    holders_rank(e);
     free(pc);
     e->reloads++;
     journal_wake(&e->journal);

@@ -43,7 +43,9 @@ void front_name_principal(const struct config *c, uint64_t principal, char *dst,
             return;
         }
     }
-    str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+    str_copy_cut(dst, cap,
+                 principal == front_principal(FRONT_PROVISIONER) ? "the provisioner"
+                                                                 : "a token that is gone");
 }
 
 const char *front_bearer(const struct http_exchange *ex)

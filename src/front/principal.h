@@ -11,6 +11,8 @@ struct front_caller {
     bool is_operator; /* root, the daemon's own uid, and those the configuration names */
 };
 
+/* Of the provisioner dialect as a whole: no token has this name. */
+#define FRONT_PROVISIONER ":provisioner"
 uint64_t front_principal(const char *name);
 /* In words: "uid 1000", "token ci". */
 void front_name_principal(const struct config *c, uint64_t principal, char *dst, size_t cap);
