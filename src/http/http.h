@@ -235,6 +235,8 @@ struct http_server_config {
     bool (*is_operator)(void *ctx, const struct http_peer *peer);
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
+    /* Puts what the caller of `ex` may see of an error's message. NULL: all of it. */
+    void (*put_message)(struct http_exchange *ex, int code, const char *message, struct buf *out);
     /* Another error form than ours: puts the body and gives its content type. May be NULL. */
     const char *(*put_error)(struct buf *out, int code, const char *message);
 };

@@ -2,6 +2,9 @@
  * decide who can connect, and the uid identifies the caller; on TCP a bearer token does both.
  * Operators (root, the daemon's own uid, and those named in the configuration) may act on every
  * box; others only on boxes they acquired. A box's token is shown only to its owner. */
+#include <string.h>
+
+#include "base/hide.h"
 #include "dialects/native/internal.h"
 #include "front/principal.h"
 
@@ -26,6 +29,30 @@ bool api_is_operator(void *ctx, const struct http_peer *peer)
 
     front_identify_uid(engine_config(api->engine), peer->uid, &who);
     return who.is_operator;
+}
+
+void api_put_message(struct http_exchange *ex, int code, const char *message, struct buf *out)
+{
+    struct api_caller caller;
+
+    if (hide_is_due(code) && !(api_identify(ex, &caller) && caller.is_operator))
+        hide_paths(out, message, strlen(message));
+    else
+        buf_puts(out, message);
+}
+
+void api_put_reason(struct json_out *o, const char *key, const char *text, bool is_operator)
+{
+    struct buf shown;
+
+    if (text == NULL || is_operator) {
+        json_put_str(o, key, text);
+        return;
+    }
+    buf_init(&shown, 2 * ENGINE_TROUBLE_MAX);
+    hide_paths(&shown, text, strlen(text));
+    json_put_str(o, key, buf_str(&shown));
+    buf_fini(&shown);
 }
 
 /* On TCP: from here on the connection counts for this caller, and no longer as unauthenticated. */

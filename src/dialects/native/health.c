@@ -12,16 +12,17 @@ void api_healthz(struct http_exchange *ex)
     http_reply(ex, 200, "application/json", body, sizeof(body) - 1);
 }
 
-static void put_profile(struct json_out *o, const char *name, bool is_ready, const char *why)
+static void put_profile(struct json_out *o, const char *name, bool is_ready, const char *why,
+                        bool is_operator)
 {
     json_begin_obj(o, NULL);
     json_put_str(o, "name", name);
     json_put_bool(o, "ready", is_ready);
-    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
+    api_put_reason(o, "reason", str_is_empty(why) ? NULL : why, is_operator);
     json_end(o);
 }
 
-static void put_profiles(struct json_out *o, struct api *api)
+static void put_profiles(struct json_out *o, struct api *api, bool is_operator)
 {
     const struct pool *pool = engine_pool(api->engine);
     struct pool_stats stats;
@@ -33,7 +34,7 @@ static void put_profiles(struct json_out *o, struct api *api)
         bool is_good = !engine_profile_trouble(api->engine, i, why, sizeof(why));
 
         if (!pool_profile(pool, i)->is_retired)
-            put_profile(o, pool_profile(pool, i)->name, is_good, why);
+            put_profile(o, pool_profile(pool, i)->name, is_good, why, is_operator);
     }
     json_end(o);
 }
@@ -48,14 +49,16 @@ void api_readyz(struct http_exchange *ex)
     int index = pool_profile_index(engine_pool(api->engine), "default");
     bool is_ready =
         index >= 0 && !engine_profile_trouble(api->engine, (unsigned) index, why, sizeof(why));
+    bool is_known = api_identify(ex, &caller);
+    bool is_operator = is_known && caller.is_operator;
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_bool(&o, "ready", is_ready);
-    json_put_str(&o, "reason", str_is_empty(why) ? NULL : why);
-    if (api_identify(ex, &caller))
-        put_profiles(&o, api);
+    api_put_reason(&o, "reason", str_is_empty(why) ? NULL : why, is_operator);
+    if (is_known)
+        put_profiles(&o, api, is_operator);
     json_end(&o);
     http_reply_json(ex, is_ready ? 200 : 503, &o);
 }

@@ -27,6 +27,8 @@ static inline struct api *api_of(const struct http_exchange *ex)
 
 /* access.c: false if a TCP caller has no valid token. */
 bool api_identify(struct http_exchange *ex, struct api_caller *ret);
+/* access.c: what went wrong, as one member (NULL: null); paths of the host are shown to operators only. */
+void api_put_reason(struct json_out *o, const char *key, const char *text, bool is_operator);
 
 /* codec.c */
 /* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */
@@ -41,7 +43,7 @@ void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
 /* The same as member "error" of the object that is open. */
-void api_put_failure(struct json_out *o, const struct pool_fx *fx);
+void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_operator);
 /* A sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the id computed
  * from them. */
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
@@ -152,7 +154,7 @@ void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
 /* pool.c: how a pool profile is doing, into the object that is open. */
-void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, bool is_operator);
 
 /* quote.c: an amount of money, as text and, in a second member, in millionths. */
 void api_put_amount(struct json_out *o, const char *name, uint64_t micros);
