@@ -1,6 +1,7 @@
 /* snapshots.c - snapshots are the backends' own: they are read at the start, made and deleted through here. */
 #include "engine/snapshots.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,28 +34,67 @@ struct engine_snapshot *engine_snapshot_find(const struct engine *e, uint64_t id
     return s != NULL && !s->is_leaving ? s : NULL;
 }
 
-static const struct engine_snapshot *of_link(const struct list_node *n)
+/* --- in the order of their making --- */
+
+static size_t link_of(const struct engine_snapshots_of *of)
 {
-    return n != NULL ? container_of(n, const struct engine_snapshot, link) : NULL;
+    if (of->is_own)
+        return of->want_hibernated ? offsetof(struct engine_snapshot, own_link)
+                                   : offsetof(struct engine_snapshot, own_kept_link);
+    return of->want_hibernated ? offsetof(struct engine_snapshot, link)
+                               : offsetof(struct engine_snapshot, kept_link);
 }
 
-const struct engine_snapshot *engine_snapshot_first(const struct engine *e)
+static struct engine_snapshot *at_link(struct list_node *n, size_t link)
 {
-    return of_link(list_first(&e->snapshot_list));
+    return n != NULL ? (struct engine_snapshot *) (void *) ((char *) n - link) : NULL;
+}
+
+static const struct list *list_of(const struct engine *e, const struct engine_snapshots_of *of)
+{
+    if (of->is_own)
+        return quota_list(e, of->principal, of->want_hibernated);
+    return of->want_hibernated ? &e->snapshot_list : &e->snapshots_kept;
+}
+
+const struct engine_snapshot *engine_snapshot_first(const struct engine *e,
+                                                    const struct engine_snapshots_of *of)
+{
+    const struct list *l = list_of(e, of);
+
+    return l != NULL ? at_link(list_first(l), link_of(of)) : NULL;
 }
 
 const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
+                                                   const struct engine_snapshots_of *of,
                                                    const struct engine_snapshot *s)
 {
-    return of_link(list_next(&e->snapshot_list, &s->link));
+    size_t link = link_of(of);
+
+    if ((of->is_own && s->info.principal != of->principal) ||
+        (s->info.is_hibernated && !of->want_hibernated))
+        return NULL; /* it is none of them */
+    return at_link(list_next(list_of(e, of),
+                             (const struct list_node *) (const void *) ((const char *) s + link)),
+                   link);
 }
 
-/* Listings do not come in the order of their making. Takes what `side` has. */
+/* Listings do not come in this order. */
+void snapshots_rank(struct list *list, struct engine_snapshot *s, size_t link)
+{
+    struct list_node *own = (struct list_node *) (void *) ((char *) s + link);
+    struct list_node *before = list->head.prev;
+
+    while (before != &list->head && at_link(before, link)->info.created_ms > s->info.created_ms)
+        before = before->prev;
+    list_insert_between(list, own, before, before->next);
+}
+
+/* Takes what `side` has. */
 void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backend,
                    struct snapshot_side *side, bool is_found)
 {
     struct engine_snapshot *s;
-    struct list_node *before;
 
     if (map_find(&e->snapshots, hash_u64(info->id), is_id, &info->id) != NULL)
         return;
@@ -70,11 +110,10 @@ void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backe
     if (!info->is_hibernated)
         quota_add(e, info);
     map_insert(&e->snapshots, &s->node, hash_u64(info->id));
-    before = e->snapshot_list.head.prev;
-    while (before != &e->snapshot_list.head &&
-           container_of(before, struct engine_snapshot, link)->info.created_ms > info->created_ms)
-        before = before->prev;
-    list_insert_between(&e->snapshot_list, &s->link, before, before->next);
+    snapshots_rank(&e->snapshot_list, s, offsetof(struct engine_snapshot, link));
+    if (!info->is_hibernated)
+        snapshots_rank(&e->snapshots_kept, s, offsetof(struct engine_snapshot, kept_link));
+    quota_join(e, s);
     if (s->info.is_hibernated)
         hibernate_added(e, s);
 }
@@ -83,6 +122,8 @@ static void forget(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->snapshots, &s->node);
     list_remove(&e->snapshot_list, &s->link);
+    list_remove(&e->snapshots_kept, &s->kept_link);
+    quota_leave(e, s);
     if (s->info.is_hibernated)
         hibernate_forgotten(e, s);
     if (!s->info.is_hibernated)
@@ -94,6 +135,8 @@ static void forget(struct engine *e, struct engine_snapshot *s)
 void snapshots_init(struct engine *e, const struct config *config)
 {
     list_init(&e->snapshot_list);
+    list_init(&e->snapshots_kept);
+    heap_init(&e->snapshots_unused, 0);
     map_init(&e->snapshots, config->snapshots.max);
     list_init(&e->holder_list);
     map_init(&e->holders, 64);
@@ -107,6 +150,7 @@ void snapshots_fini(struct engine *e)
     while (!list_is_empty(&e->snapshot_list))
         forget(e, container_of(list_first(&e->snapshot_list), struct engine_snapshot, link));
     map_fini(&e->snapshots);
+    heap_fini(&e->snapshots_unused);
     quota_fini(e);
 }
 
@@ -252,7 +296,7 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         share_end(e, c->request.snapshot.principal);
     } else {
         touch(e, c->box, -1);
-        quota_end(e, c->request.snapshot.principal);
+        quota_end(e, c->request.snapshot.principal, 0);
     }
     str_copy_cut(reason, sizeof(reason), rc != SP_OK ? err->msg : "");
     if (rc != SP_OK && side.envs != NULL)
@@ -383,7 +427,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, err.code, err.msg);
         return;
     }
-    if (!is_hibernated && quota_check(e, b->principal, &err) != SP_OK) {
+    if (!is_hibernated && quota_check(e, b->principal, 0, &err) != SP_OK) {
         refuse(e, c, err.code, err.msg);
         return;
     }
@@ -402,7 +446,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     if (is_hibernated) {
         share_begin(e, b->principal);
     } else {
-        quota_begin(e, b->principal);
+        quota_begin(e, b->principal, 0);
         touch(e, box, +1);
     }
     capture_ask_envs(c);
