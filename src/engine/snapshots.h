@@ -125,7 +125,7 @@ void quota_fini(struct engine *e);
 void quota_join(struct engine *e, struct engine_snapshot *s);
 void quota_leave(struct engine *e, struct engine_snapshot *s);
 const struct list *quota_list(const struct engine *e, uint64_t principal, bool want_hibernated);
-/* Into a list that is in the order of their making; `link` is how far behind the beginning of one its link is. */
+/* snapshot_order.c: into a list that is in the order of their making; `link` is how far behind the beginning of one its link is. */
 void snapshots_rank(struct list *list, struct engine_snapshot *s, size_t link);
 /* snapshots.keep_s counts. */
 void snapshots_keep_arm(struct engine *e);
