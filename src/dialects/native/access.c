@@ -15,6 +15,8 @@
 
 bool api_identify(struct http_exchange *ex, struct api_caller *ret)
 {
+    const struct http_route *route =
+        http_route_of(ex); /* NULL: it is refused before that is known */
     struct front_caller *who = &ret->who;
 
     ret->base[0] = '\0';
@@ -24,7 +26,7 @@ bool api_identify(struct http_exchange *ex, struct api_caller *ret)
         return false;
     ret->principal = who->principal;
     ret->is_operator = who->is_operator || ((who->scopes & ENGINE_SCOPE_READ) != 0 &&
-                                            (http_route_of(ex)->flags & HTTP_LOOK) != 0);
+                                            route != NULL && (route->flags & HTTP_LOOK) != 0);
     return true;
 }
 
