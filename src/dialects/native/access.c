@@ -15,8 +15,7 @@
 
 bool api_identify(struct http_exchange *ex, struct api_caller *ret)
 {
-    const struct http_route *route =
-        http_route_of(ex); /* NULL: it is refused before that is known */
+    const struct http_route *route = http_route_of(ex);
     struct front_caller *who = &ret->who;
 
     ret->base[0] = '\0';
