@@ -210,7 +210,12 @@ struct store_backup {
     const char *path; /* beside the database; gone when the write is done */
     int fd;           /* result: the copy, the caller's to close; -1 when it failed */
     uint64_t bytes;
+    /* It keeps its name, which the caller removes; and it is given up when another copy is asked for. */
+    bool is_for_check;
 };
+
+/* Whether a copy that has a name is whole. Blocks. */
+MUST_CHECK int store_check_copy(const char *path, struct err *err);
 
 struct store_usage;
 struct store_budget_call;

@@ -298,6 +298,21 @@ void event_not_kept(struct engine *e, const struct snapshot *s, const char *reas
               &(struct event_about){"", s->sandbox_id, s->principal});
 }
 
+void event_ready(struct engine *e, const char *profile, enum engine_cause cause, const char *why)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "profile", profile);
+    if (cause != ENGINE_CAUSE_NONE) {
+        json_put_str(&o, "cause", engine_cause_name(cause));
+        json_put_str(&o, "reason", why);
+    }
+    add_event(e, cause != ENGINE_CAUSE_NONE ? "profile_not_ready" : "profile_ready", end_body(&o),
+              &(struct event_about){"", "", STORE_NOBODY});
+}
+
 void event_budget(struct engine *e, const struct store_budget_call *c)
 {
     char text[CONFIG_MICROS_MAX];

@@ -151,6 +151,8 @@ void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
+/* health.c: members "ready", "cause" and "reason" of a pool profile; whether it is ready. */
+bool api_put_ready(struct json_out *o, struct api *api, unsigned profile);
 /* pool.c: how a pool profile is doing, into the object that is open. */
 void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
 
