@@ -58,6 +58,7 @@ static const struct meaning {
     {"quick", 0, NULL, "do not wait"},
     {"quiet", 'q', NULL, NULL},
     {"request-timeout", 0, "TIME", "the daemon may take"},
+    {"scope", 0, "SCOPES", "create"},
     {"signal", 0, "NAME", "signal"},
     {"since", 0, "TIME", NULL},
     {"snapshot", 0, "SNAPSHOT", "this snapshot"},
