@@ -41,6 +41,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     hibernate_init(e, config);
     holders_init(e, config);
     journal_init(&e->journal);
+    tokens_init(e);
     *ret = e;
     r = ledger_open(e, err);
     if (r == SP_OK)
@@ -71,6 +72,7 @@ void engine_free(struct engine *e)
     if (e->pool != NULL)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
+    tokens_fini(e);
     snapshots_fini(e);
     hibernate_fini(e);
     map_fini(&e->calls);

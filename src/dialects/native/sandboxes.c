@@ -234,12 +234,12 @@ void api_get(struct http_exchange *ex)
 /* --- many --- */
 
 struct filter {
+    const struct api *api;
     struct api_caller caller;
     int profile; /* -1: any */
     char state[16];
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
-    const struct api *api;
     bool has_principal;
     uint64_t principal;
     uint64_t leased_s; /* at least, of leases */
@@ -272,7 +272,8 @@ static bool matches_holder(const struct filter *f, const struct pool_box *box)
 
 static bool matches(const struct filter *f, const struct pool_box *box)
 {
-    return may_see(&f->caller, box) && (f->profile < 0 || (unsigned) f->profile == box->profile) &&
+    return may_see(&f->caller, box) && api_covers_box(f->api, &f->caller, box) &&
+           (f->profile < 0 || (unsigned) f->profile == box->profile) &&
            (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
            (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
            (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0) &&
