@@ -35,7 +35,9 @@ class Holders(TestCase):
         return done
 
     def listed(self, client, query=""):
-        return {b["thread_id"]: b for b in self.assertOk(client.get(f"/v1/sandboxes?{query}"))["sandboxes"]}
+        """Those that have not ended."""
+        return {b["thread_id"]: b for b in self.assertOk(client.get(f"/v1/sandboxes?{query}"))["sandboxes"]
+                if b["state"] != "deleting"}
 
     def test_who_holds_what(self):
         daemon, client = self.serve()
