@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine.h"
+#include "engine/trend.h"
 #include "loop/wake.h"
 #include "loop/work.h"
 
@@ -158,6 +159,7 @@ struct engine {
         unsigned held; /* ends of leases */
     } sampler;
 
+    struct trend trend;
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
