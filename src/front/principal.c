@@ -6,8 +6,12 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "box/proxy_head.h"
+
+enum { TOKEN_MAX = 512 };
 
 /* Whether `word` stands in a comma separated list. */
 static bool list_has(const char *list, const char *word)
@@ -56,6 +60,23 @@ const char *front_bearer(const struct http_exchange *ex)
     return header + strlen(scheme);
 }
 
+/* Of a WebSocket of a browser, which can have no header of its own: a subprotocol, in base64. Boxes never get it. */
+static bool take_protocol_token(const struct http_exchange *ex, struct buf *ret)
+{
+    const char *upgrade = http_upgrade_wanted(ex);
+    const char *list = http_header(ex, "Sec-WebSocket-Protocol");
+    const char *at;
+
+    if (upgrade == NULL || strcasecmp(upgrade, "websocket") != 0 || list == NULL)
+        return false;
+    at = strstr(list, PROXY_TOKEN_PROTOCOL);
+    if (at == NULL || (at > list && at[-1] != ' ' && at[-1] != ','))
+        return false;
+    at += strlen(PROXY_TOKEN_PROTOCOL);
+    return base64_decode(at, strcspn(at, ", \t"), ret) && ret->len > 0 &&
+           memchr(ret->data, '\0', ret->len) == NULL;
+}
+
 void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret)
 {
     char text[16];
@@ -82,13 +103,29 @@ static bool identify_token(const struct config *c, const char *token, struct fro
     return true;
 }
 
+static bool identify_protocol(const struct http_exchange *ex, const struct config *c,
+                              struct front_caller *ret)
+{
+    struct buf text;
+    bool is_known;
+
+    buf_init(&text, TOKEN_MAX);
+    is_known = buf_reserve(&text, TOKEN_MAX) && take_protocol_token(ex, &text) &&
+               identify_token(c, buf_str(&text), ret);
+    if (text.data != NULL)
+        explicit_bzero(text.data, text.cap);
+    buf_fini(&text);
+    return is_known;
+}
+
 bool front_identify(const struct http_exchange *ex, const struct config *c,
                     struct front_caller *ret)
 {
     const struct http_peer *peer = http_peer(ex);
+    const char *token = front_bearer(ex);
 
     if (peer->is_tcp)
-        return identify_token(c, front_bearer(ex), ret);
+        return token != NULL ? identify_token(c, token, ret) : identify_protocol(ex, c, ret);
     front_identify_uid(c, peer->uid, ret);
     return true;
 }

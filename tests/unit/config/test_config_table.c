@@ -251,6 +251,8 @@ static const char *const reloadable[] = {
     "provisioner.request_idle_s",
     "budgets.amount",
     "usage.sample_s",
+    "socket.hosts",
+    "ui.enabled",
     NULL,
 };
 
