@@ -3,6 +3,7 @@
  * Operators (root, the daemon's own uid, and those named in the configuration) may act on every
  * box; others only on boxes they acquired. A box's token is shown only to its owner. */
 #include "dialects/native/internal.h"
+#include "front/browser.h"
 #include "front/principal.h"
 
 bool api_identify(struct http_exchange *ex, struct api_caller *ret)
@@ -43,9 +44,13 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 {
     struct api_caller caller;
     bool is_known = api_identify(ex, &caller);
+    bool is_relayed = (route->flags & HTTP_ANY) != 0;
 
     if (is_known)
         prove(ex, &caller);
+    if (!http_peer(ex)->is_tcp && ((route->flags & HTTP_OPEN) == 0 || is_relayed) &&
+        front_check_browser(ex, engine_config(api_of(ex)->engine), is_relayed, err) != SP_OK)
+        return err->code;
     if (route->flags & HTTP_OPEN)
         return SP_OK;
     if (!is_known)
