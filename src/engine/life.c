@@ -41,6 +41,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     hibernate_init(e, config);
     journal_init(&e->journal);
     trend_init(e);
+    tokens_init(e);
     *ret = e;
     r = ledger_open(e, err);
     if (r == SP_OK)
@@ -70,6 +71,7 @@ void engine_free(struct engine *e)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
     notes_fini(e);
+    tokens_fini(e);
     snapshots_fini(e);
     hibernate_fini(e);
     map_fini(&e->calls);

@@ -78,6 +78,8 @@ bool http_header_at(const struct http_exchange *ex, unsigned index, const char *
 /* What the request says of its body: 0 for none, -1 when it comes in chunks. */
 int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
+/* Which route serves it. */
+const struct http_route *http_route_of(const struct http_exchange *ex);
 /* The caller on this connection is who it says: see http_server_config.wants_proof. The connection counts for
  * nobody. */
 void http_prove(struct http_exchange *ex);
@@ -185,6 +187,10 @@ enum {
     HTTP_OPEN = 1 << 2,     /* for the guard: no token needed (health) */
     HTTP_ANY = 1 << 3,      /* serves every method, those without a name here too */
     HTTP_QUIET = 1 << 4, /* no use of what is served (health, questions about use): not counted */
+    HTTP_LOOK = 1 << 5,  /* for the guard: changes nothing and shows no contents of boxes */
+    HTTP_BOUND =
+        1
+        << 6, /* for the guard: keeps to the one user, profile or box that a token may be bound to */
 };
 
 struct http_route {

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import unittest
 
-from fixtures import SOURCE, WAIT_S, Daemon, TestCase, main, tmpdir, wait_until
+from fixtures import SOURCE, WAIT_S, Daemon, TestCase, main, skip, tmpdir, wait_until
 from testlib import SLOW, free_port
 
 TOKENS = {"boss": "boss-0123456789+/=abc", "other": "other-0123456789abcdef"}
@@ -147,7 +147,7 @@ class Page(TestCase):
 
     def test_in_a_browser(self):
         if shutil.which(BROWSER) is None or shutil.which("node") is None:
-            self.skipTest("SKIPPED: the web page is not looked at: there is no chromium, or no Node.js")
+            skip("the web page is not looked at: there is no chromium, or no Node.js")
         client = self.here
         for n in range(60):
             self.assertOk(client.acquire(f"thread-{n}", user_id="ana" if n % 2 else "ben", metadata={"run": n, "note": HOSTILE}))

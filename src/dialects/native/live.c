@@ -118,7 +118,7 @@ static void put_pool(struct live *s, struct buf *text)
     put_acquires(&o, s->api);
     json_put_u64(&o, "steps", engine_trend(e)->count);
     json_put_u64(&o, "newest_event", journal_newest(engine_journal(e)));
-    json_put_bool(&o, "operator", s->caller.is_operator);
+    json_put_bool(&o, "operator", s->caller.who.is_operator);
     json_end(&o);
     json_out_finish(&o, text);
     buf_puts(text, "\n\n");

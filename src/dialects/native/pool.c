@@ -43,7 +43,6 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
 {
     const struct rt *rt = engine_rt(api->engine);
     const struct config_profile *c;
-    char why[ENGINE_TROUBLE_MAX];
     struct pool_profile_view view;
     enum pool_mode mode;
     const char *text;
@@ -63,8 +62,7 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
     json_put_num(o, "arrivals_per_s", view.arrivals_per_s);
     json_put_num(o, "provision_ms", to_ms(view.provision_ns));
     put_breaker(o, rt, &view);
-    json_put_bool(o, "ready", !engine_profile_trouble(api->engine, index, why, sizeof(why)));
-    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
+    (void) api_put_ready(o, api, index); /* it is written down */
     json_put_u64(o, "warm_hits", view.warm_hits);
     json_put_u64(o, "cold_starts", view.cold_starts);
 }

@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "front/body.h"
-#include "front/principal.h"
 
 enum { PAGE_MAX = 1000, HOLDERS_SHOWN = 3 };
 
@@ -53,7 +52,8 @@ static void put_snapshot(struct json_out *o, const char *key, const struct snaps
 static bool may_see(const struct api_caller *caller, const struct engine_snapshot *s)
 {
     return !s->is_leaving && !s->info.is_temporary &&
-           (caller->is_operator || s->info.principal == caller->principal);
+           (caller->is_operator || s->info.principal == caller->principal) &&
+           api_covers(caller, s->info.user, s->info.profile, s->info.sandbox_id);
 }
 
 int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
@@ -93,7 +93,7 @@ void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason)
     buf_init(&text, 1024);
     buf_printf(&text, "%s:", reason);
     for (size_t i = 0; i < count; i++) {
-        front_name_principal(engine_config(api->engine), top[i].principal, name, sizeof(name));
+        front_name_principal(api->engine, top[i].principal, name, sizeof(name));
         buf_printf(&text, "%s %s has %zu of %llu MB", i > 0 ? "," : "", name, top[i].count,
                    (unsigned long long) (top[i].bytes / (1024 * 1024)));
     }
