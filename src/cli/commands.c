@@ -71,8 +71,15 @@ static const struct cli_option run_options[] = {
         "as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL               \
     }
 
+/* Whose box it is stands in their ID, so that the word of docker is free for what it means there. */
+#define DOCKER_USER                                           \
+    {                                                         \
+        "user", 0, CLI_TEXT, "USER", "the same as --as", NULL \
+    }
+
 static const struct cli_option exec_options[] = {
     COMMAND_OPTIONS,
+    DOCKER_USER,
     {"interactive", 'i', CLI_FLAG, NULL, "pass standard input to the command", NULL},
     {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
     {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
@@ -80,7 +87,7 @@ static const struct cli_option exec_options[] = {
     END_OPTIONS,
 };
 
-static const struct cli_option shell_options[] = {COMMAND_OPTIONS, END_OPTIONS};
+static const struct cli_option shell_options[] = {COMMAND_OPTIONS, DOCKER_USER, END_OPTIONS};
 
 static const struct cli_option logs_options[] = {
     {"follow", 'f', CLI_FLAG, NULL, "continue with what the job writes from now on", NULL},

@@ -183,6 +183,8 @@ struct engine {
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    struct list snapshots_kept; /* that are not hibernated */
+    struct heap snapshots_unused;
     uint64_t snapshot_order;
     struct {
         struct map by_sandbox; /* engine_snapshot: the newest of each id */
@@ -197,7 +199,8 @@ struct engine {
     struct map holders; /* of snapshot_limits.c, by principal */
     struct list holder_list;
     uint64_t snapshot_bytes;
-    size_t snapshots_coming;     /* being made */
+    size_t snapshots_coming; /* being made */
+    uint64_t snapshot_bytes_coming;
     uint64_t snapshots_since_ms; /* the start of this life, by the wall clock */
     struct rt_timer keep_timer;
     unsigned snapshot_loads;     /* under way */

@@ -21,9 +21,9 @@ _sandpool() {
     '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
-    exec) words=' --env --cwd --as --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
+    exec) words=' --env --cwd --as --user --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    shell) words=' --env --cwd --as --socket --json --request-timeout --help --version'
+    shell) words=' --env --cwd --as --user --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     jobs) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
