@@ -301,7 +301,6 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
 static bool is_excused(struct world *w, const struct client *c, int code)
 {
     const struct world_row *row = rows_find(w, c->box);
-
     const struct world_box *real = backend_find(w, c->box);
 
     if (code == SP_BACKEND_UNAVAILABLE && real != NULL &&
@@ -325,16 +324,14 @@ static void refused(struct world *w, const struct pool_fx *fx, const struct requ
     if (fx->reason[0] == '\0')
         world_fail(w, "a refusal without a reason");
     if (r->is_odd && is_sure && r->kind == POOL_EV_ACQUIRE && code != SP_FORBIDDEN &&
-        code != SP_OWNER_CONFLICT && code != SP_QUEUE_FULL && code != SP_QUOTA_WAITING)
+        code != SP_OWNER_CONFLICT && !quotas_is_full(code))
         world_fail(w, "a wrong caller was refused for a wrong reason");
-    if (code == SP_QUOTA_BOXES || code == SP_QUOTA_WAITING || code == SP_QUOTA_CREATES)
-        quotas_refused(w, r, code);
+    quotas_refused(w, r, code);
     if (code == SP_BUDGET_EXCEEDED) {
         spent_refused(w, r, is_sure);
         return;
     }
-    if (!r->is_odd && is_sure && code != SP_QUEUE_FULL && code != SP_QUOTA_WAITING &&
-        code != SP_STORE_UNAVAILABLE &&
+    if (!r->is_odd && is_sure && !quotas_is_full(code) && code != SP_STORE_UNAVAILABLE &&
         !(r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         world_fail(w, "the owner of a lease was refused");
     if (!r->is_odd && is_sure && code == SP_STORE_UNAVAILABLE && r->kind == POOL_EV_ACQUIRE)

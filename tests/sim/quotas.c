@@ -91,6 +91,8 @@ void quotas_refused(struct world *w, const struct request *r, int code)
     uint64_t principal = clients_principal(&w->clients[r->client]);
     unsigned claims = open_acquires(w, principal);
 
+    if (code != SP_QUOTA_BOXES && code != SP_QUOTA_WAITING && code != SP_QUOTA_CREATES)
+        return;
     if (!w->config.has_quotas)
         world_fail(w, "a caller was refused by a quota, and there are none");
     w->quota_refused++;
@@ -99,4 +101,9 @@ void quotas_refused(struct world *w, const struct request *r, int code)
         world_fail(w, "a caller was refused that has less than its quota of boxes");
     if (code == SP_QUOTA_WAITING && claims < w->config.quotas[POOL_LEVEL_CALLER].waiting)
         world_fail(w, "a caller was refused though few of its acquires wait");
+}
+
+bool quotas_is_full(int code)
+{
+    return code == SP_QUEUE_FULL || code == SP_QUOTA_WAITING;
 }

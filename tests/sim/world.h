@@ -277,6 +277,7 @@ void clients_check(struct world *w);
 void quotas_init(struct world *w);
 void quotas_check(struct world *w, const struct pool_event *ev); /* NULL: after a restart */
 void quotas_refused(struct world *w, const struct request *r, int code);
+bool quotas_is_full(int code); /* the queue, or the part of it that a caller may have */
 
 /* spent.c: budgets. Whether that of the user is used up; then an acquire may get the lease that there is. */
 bool spent_ask(const struct world *w, const struct client *c, struct request *r);
