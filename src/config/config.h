@@ -284,6 +284,15 @@ struct config {
         uint64_t reconcile_interval_s;
     } pool;
     struct {
+        bool enabled;
+        uint64_t caller_boxes; /* these: 0: no limit */
+        uint64_t caller_waiting;
+        uint64_t caller_per_minute;
+        uint64_t user_boxes;
+        uint64_t user_waiting;
+        uint64_t user_per_minute;
+    } quotas;
+    struct {
         enum config_durability durability;
         uint64_t queue_max;
         uint64_t events_max;
