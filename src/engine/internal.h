@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "engine/engine.h"
 #include "engine/holders.h"
+#include "engine/trend.h"
 #include "loop/wake.h"
 #include "loop/work.h"
 
@@ -188,6 +189,7 @@ struct engine {
         } profiles[POOL_PROFILES_MAX];
     } health;
 
+    struct trend trend;
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;

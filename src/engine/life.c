@@ -41,6 +41,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     hibernate_init(e, config);
     holders_init(e, config);
     journal_init(&e->journal);
+    trend_init(e);
     tokens_init(e);
     *ret = e;
     r = ledger_open(e, err);
