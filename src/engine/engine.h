@@ -279,7 +279,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
 const char *engine_store_trouble(const struct engine *e);
 bool engine_is_store_hung(struct engine *e); /* its disk does not answer, also while it is closed */
 bool engine_is_recovered(const struct engine *e);
-/* How often the configuration has changed: who was let in may have to be asked again. */
+/* How often the configuration has changed or a token has ended: who was let in may have to be asked again. */
 uint64_t engine_reloads(const struct engine *e);
 /* Events that were shown to those who follow, and could not be stored. */
 uint64_t engine_events_dropped(const struct engine *e);

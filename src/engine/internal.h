@@ -178,10 +178,13 @@ struct engine {
     struct map
         spenders; /* engine_spender by user: those with acquires under way that will cost something */
     struct list acquires;
+    struct tokens *tokens;
     struct map notes; /* engine_note by box */
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    struct list snapshots_kept; /* that are not hibernated */
+    struct heap snapshots_unused;
     uint64_t snapshot_order;
     struct {
         struct map by_sandbox; /* engine_snapshot: the newest of each id */
@@ -196,7 +199,8 @@ struct engine {
     struct map holders; /* of snapshot_limits.c, by principal */
     struct list holder_list;
     uint64_t snapshot_bytes;
-    size_t snapshots_coming;     /* being made */
+    size_t snapshots_coming; /* being made */
+    uint64_t snapshot_bytes_coming;
     uint64_t snapshots_since_ms; /* the start of this life, by the wall clock */
     struct rt_timer keep_timer;
     unsigned snapshot_loads;     /* under way */
@@ -257,6 +261,12 @@ bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 /* load.c: the store -> pool, journal, extras */
 MUST_CHECK int load_store(struct engine *e, struct err *err);
 
+/* tokens.c */
+void tokens_init(struct engine *e);
+void tokens_fini(struct engine *e);
+/* False: the row is malformed. */
+bool tokens_load(struct engine *e, const struct store_token *row);
+
 /* clock.c: before anything is read; when META_CLOCK is read, which comes before the rows; before a row is written. */
 void clock_begin(struct engine *e);
 void clock_restore(struct engine *e, const char *text);
@@ -301,6 +311,8 @@ void event_budget(struct engine *e, const struct store_budget_call *c);
 struct snapshot;
 /* The files of a hibernated sandbox were deleted; nobody asked for that. */
 void event_not_kept(struct engine *e, const struct snapshot *s, const char *reason);
+struct engine_token;
+void event_token(struct engine *e, const char *kind, const struct engine_token *t);
 /* An acquire of this id that has metadata or extras waits. */
 bool engine_is_pending(const struct engine *e, const char *sandbox_id);
 void fx_event(struct engine *e, const struct pool_fx *fx);
