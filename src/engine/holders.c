@@ -49,7 +49,7 @@ static struct holder *make(struct engine *e, struct box_id box)
     return h;
 }
 
-void holders_init(struct engine *e, const struct config *c)
+void leases_init(struct engine *e, const struct config *c)
 {
     map_init(&e->leases.map, c->pool.max_boxes);
     list_init(&e->leases.list);
@@ -57,7 +57,7 @@ void holders_init(struct engine *e, const struct config *c)
         heap_init(&e->leases.profiles[i].oldest, 0);
 }
 
-void holders_close(struct engine *e)
+void leases_close(struct engine *e)
 {
     rt_timer_cancel(e->rt, &e->leases.timer);
 }
@@ -70,7 +70,7 @@ static void drop(struct engine *e, struct holder *h)
     free(h);
 }
 
-void holders_fini(struct engine *e)
+void leases_fini(struct engine *e)
 {
     while (!list_is_empty(&e->leases.list))
         drop(e, container_of(list_first(&e->leases.list), struct holder, link));
@@ -92,7 +92,7 @@ static uint64_t due_ns(struct engine *e, unsigned profile)
     return rt_after(top->key, c->leak_after_s * NS_PER_S);
 }
 
-void holders_rank(struct engine *e)
+void leases_rank(struct engine *e)
 {
     uint64_t first_ns = RT_NEVER;
     struct pool_stats stats;
@@ -132,7 +132,7 @@ static void on_timer(struct rt_timer *timer)
             report(e, h);
             left--;
         }
-    holders_rank(e);
+    leases_rank(e);
 }
 
 void holder_begin(struct engine *e, const struct pool_box *box)
@@ -147,7 +147,7 @@ void holder_begin(struct engine *e, const struct pool_box *box)
     h->profile = box->profile;
     heap_insert(oldest, &h->old, box->leased_ns);
     if (heap_top(oldest) == &h->old)
-        holders_rank(e);
+        leases_rank(e);
     if (box->principal >> 63 == 0)
         (void) engine_uid_name(e, box->principal); /* so that it is known when somebody asks */
 }

@@ -29,10 +29,10 @@ void engine_get_leaks(const struct engine *e, unsigned profile, struct engine_le
 
 /* --- for the engine --- */
 
-void holders_init(struct engine *e, const struct config *c);
+void leases_init(struct engine *e, const struct config *c);
 /* No timer comes any more. */
-void holders_close(struct engine *e);
-void holders_fini(struct engine *e);
+void leases_close(struct engine *e);
+void leases_fini(struct engine *e);
 /* The box is leased, since its leased_ns. */
 void holder_begin(struct engine *e, const struct pool_box *box);
 /* Its lease is over. */
@@ -42,6 +42,6 @@ void holder_drop(struct engine *e, struct box_id box);
 /* What a fact about a box means for its lease. */
 void holder_event(struct engine *e, const struct pool_fx *fx);
 /* leak_after_s of a profile may have changed. */
-void holders_rank(struct engine *e);
+void leases_rank(struct engine *e);
 
 #endif
