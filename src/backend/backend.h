@@ -157,6 +157,8 @@ struct backend_freeze {
     struct op op; /* whatever fails: the box may stand still, or not */
     struct backend_box box;
     bool is_frozen; /* what it is to be; it may be so already */
+    bool
+        is_unused; /* nobody is expected to need it soon: its memory may go where that is slow to come back from */
     void *priv;
 };
 
@@ -281,6 +283,7 @@ struct backend_ops {
     const char *name;
     bool is_local;         /* boxes die with this machine: `durability: auto` means process */
     bool is_watched;       /* deaths are reported by on_died() */
+    bool counts_ended;     /* stats() knows what a box has used that has just died */
     bool may_leave_frozen; /* a capture() whose maker was killed leaves its box so */
     bool can_discover;
     bool can_bind;

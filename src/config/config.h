@@ -233,7 +233,11 @@ struct config {
         char path[CONFIG_PATH_MAX + 1];
         uint64_t mode; /* octal in the file */
         char group[CONFIG_NAME_MAX + 1];
+        char hosts[CONFIG_TEXT_MAX + 1]; /* names that browsers may use for it, comma separated */
     } socket;
+    struct {
+        bool enabled;
+    } ui;
     struct {
         char listen[CONFIG_NAME_MAX + 1];    /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
         struct config_map tokens;            /* caller's name to bearer token */
@@ -265,6 +269,7 @@ struct config {
         uint64_t max;
         uint64_t hibernated_max;
         uint64_t hibernated_share_percent;
+        uint64_t hibernated_envs;
         uint64_t max_per_caller; /* 0: half of max */
         uint64_t max_bytes;      /* 0: no limit */
         uint64_t max_bytes_per_caller;
@@ -279,6 +284,15 @@ struct config {
         uint64_t max_wait_ms;
         uint64_t reconcile_interval_s;
     } pool;
+    struct {
+        bool enabled;
+        uint64_t caller_boxes; /* these: 0: no limit */
+        uint64_t caller_waiting;
+        uint64_t caller_per_minute;
+        uint64_t user_boxes;
+        uint64_t user_waiting;
+        uint64_t user_per_minute;
+    } quotas;
     struct {
         enum config_durability durability;
         uint64_t queue_max;

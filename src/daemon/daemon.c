@@ -213,6 +213,7 @@ static int start_listening(struct daemon *d, struct err *err)
                                     .guard = api_guard,
                                     .wants_proof = true,
                                     .is_operator = api_is_operator,
+                                    .put_message = api_put_message,
                                     .keeps_requests = true};
     struct listener_socket *unix_socket = NULL;
     struct listener_socket *tcp_socket = NULL;

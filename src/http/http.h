@@ -78,7 +78,7 @@ bool http_header_at(const struct http_exchange *ex, unsigned index, const char *
 /* What the request says of its body: 0 for none, -1 when it comes in chunks. */
 int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
-/* Which route serves it. */
+/* Which route serves it; NULL: it is refused before that is known. */
 const struct http_route *http_route_of(const struct http_exchange *ex);
 /* The caller on this connection is who it says: see http_server_config.wants_proof. The connection counts for
  * nobody. */
@@ -241,6 +241,8 @@ struct http_server_config {
     bool (*is_operator)(void *ctx, const struct http_peer *peer);
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
+    /* Puts what the caller of `ex` may see of an error's message. NULL: all of it. */
+    void (*put_message)(struct http_exchange *ex, int code, const char *message, struct buf *out);
     /* Another error form than ours: puts the body and gives its content type. May be NULL. */
     const char *(*put_error)(struct buf *out, int code, const char *message);
 };

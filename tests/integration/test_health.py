@@ -9,7 +9,8 @@ import resource
 import signal
 import subprocess
 
-from fixtures import BIN, WAIT_S, Daemon, TestCase, free_port, main, tmpdir, remove_groups, wait_until
+from fixtures import BIN, WAIT_S, Client, Daemon, TestCase, free_port, main, tmpdir, remove_groups, wait_until
+from hostile import as_nobody
 
 
 class Health(TestCase):
@@ -87,13 +88,27 @@ class Health(TestCase):
         profile = {"backend": "oci", "runtime": str(runtime), "warm": {"min": 0, "max": 0}}
         instance = "test-health-" + os.path.basename(self.directory)[-8:]
         self.addCleanup(remove_groups, instance)
-        daemon = self.daemon(profile, instance=instance)
+        daemon = self.daemon(profile, instance=instance, socket={"mode": "0666"})
+        os.chmod(self.directory, 0o755)
         client = self.client(daemon)
         runtime.unlink()
         self.assertAgree(daemon, client, "runc-of-this-test is not installed", "backend")
         refused = client.acquire("t", wait_ms=1000)
         self.assertEqual(refused.status, 503, refused)
         self.assertAgree(daemon, client, "runc-of-this-test is not installed", "backend")
+        self.assertOthersSeeNoPaths(daemon, client, str(runtime))
+
+    def assertOthersSeeNoPaths(self, daemon, client, path):
+        """The cause, but not where on the host it is."""
+        def look(caller, thread):
+            answer = caller.acquire(thread, wait_ms=1000)
+            return [answer.text, *(caller.get(where).text for where in ("/readyz", "/v1/pool", "/v1/profiles", "/v1/waiting",
+                                                                        "/v1/events?format=json&since=0"))]
+        seen = as_nobody(lambda: look(Client(daemon.socket), "other"))
+        for ours, theirs in zip(look(client, "own"), seen, strict=True):
+            self.assertIn(path, ours)
+            self.assertNotIn(self.directory, theirs)
+            self.assertIn("…/runc-of-this-test", theirs, ours)
 
     def test_a_runtime_that_cannot_be_tried(self):
         """The base of boxes cannot be made, on a full disk, say: that is no word about the runtime."""

@@ -8,12 +8,15 @@
  * only routes with HTTP_BOUND: whose box is meant is checked here by the id in the path, and by the routes without one themselves. */
 #include <string.h>
 
+#include "base/hide.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "engine/hibernate.h"
+#include "front/browser.h"
 
 bool api_identify(struct http_exchange *ex, struct api_caller *ret)
 {
+    const struct http_route *route = http_route_of(ex);
     struct front_caller *who = &ret->who;
 
     ret->base[0] = '\0';
@@ -23,7 +26,7 @@ bool api_identify(struct http_exchange *ex, struct api_caller *ret)
         return false;
     ret->principal = who->principal;
     ret->is_operator = who->is_operator || ((who->scopes & ENGINE_SCOPE_READ) != 0 &&
-                                            (http_route_of(ex)->flags & HTTP_LOOK) != 0);
+                                            route != NULL && (route->flags & HTTP_LOOK) != 0);
     return true;
 }
 
@@ -56,6 +59,30 @@ bool api_is_operator(void *ctx, const struct http_peer *peer)
 
     front_identify_uid(engine_config(api->engine), peer->uid, &who);
     return who.is_operator;
+}
+
+void api_put_message(struct http_exchange *ex, int code, const char *message, struct buf *out)
+{
+    struct api_caller caller;
+
+    if (hide_is_due(code) && !(api_identify(ex, &caller) && caller.is_operator))
+        hide_paths(out, message, strlen(message));
+    else
+        buf_puts(out, message);
+}
+
+void api_put_reason(struct json_out *o, const char *key, const char *text, bool is_operator)
+{
+    struct buf shown;
+
+    if (text == NULL || is_operator) {
+        json_put_str(o, key, text);
+        return;
+    }
+    buf_init(&shown, 2 * ENGINE_TROUBLE_MAX);
+    hide_paths(&shown, text, strlen(text));
+    json_put_str(o, key, buf_str(&shown));
+    buf_fini(&shown);
 }
 
 /* On TCP: from here on the connection counts for this caller, and no longer as unauthenticated. */
@@ -128,10 +155,14 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 {
     struct api_caller caller;
     bool is_known = api_identify(ex, &caller);
+    bool is_relayed = (route->flags & HTTP_ANY) != 0;
     int r;
 
     if (is_known)
         prove(ex, &caller);
+    if (!http_peer(ex)->is_tcp && ((route->flags & HTTP_OPEN) == 0 || is_relayed) &&
+        front_check_browser(ex, engine_config(api_of(ex)->engine), is_relayed, err) != SP_OK)
+        return err->code;
     if (route->flags & HTTP_OPEN)
         return SP_OK;
     if (!is_known)

@@ -33,6 +33,8 @@ extern const struct http_route api_routes[];
 /* Of a caller on the Unix socket; `ctx` is the struct api. */
 bool api_is_operator(void *ctx, const struct http_peer *peer);
 int api_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
+/* struct http_server_config.put_message: paths of the host are for operators. */
+void api_put_message(struct http_exchange *ex, int code, const char *message, struct buf *out);
 
 /* Sets api->proxy; api_close_proxy() before the engine is closed. */
 MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);

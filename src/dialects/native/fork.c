@@ -173,7 +173,7 @@ static void put_result(struct branch *b, const struct pool_fx *fx)
     if (fx->u.reply.code == SP_OK)
         api_put_lease(&o, b->fork->api, &b->fork->caller, fx, b->fork->started_ns);
     else
-        api_put_failure(&o, fx);
+        api_put_failure(&o, fx, b->fork->caller.is_operator);
     json_end(&o);
     json_out_finish(&o, &b->text);
 }

@@ -12,7 +12,7 @@ void api_healthz(struct http_exchange *ex)
     http_reply(ex, 200, "application/json", body, sizeof(body) - 1);
 }
 
-bool api_put_ready(struct json_out *o, struct api *api, unsigned profile)
+bool api_put_ready(struct json_out *o, struct api *api, unsigned profile, bool is_operator)
 {
     char why[ENGINE_TROUBLE_MAX];
     bool is_ready;
@@ -21,11 +21,11 @@ bool api_put_ready(struct json_out *o, struct api *api, unsigned profile)
 
     json_put_bool(o, "ready", is_ready);
     json_put_str(o, "cause", cause == ENGINE_CAUSE_NONE ? NULL : engine_cause_name(cause));
-    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
+    api_put_reason(o, "reason", str_is_empty(why) ? NULL : why, is_operator);
     return is_ready;
 }
 
-static void put_profiles(struct json_out *o, struct api *api)
+static void put_profiles(struct json_out *o, struct api *api, bool is_operator)
 {
     const struct pool *pool = engine_pool(api->engine);
     struct pool_stats stats;
@@ -37,7 +37,7 @@ static void put_profiles(struct json_out *o, struct api *api)
             continue;
         json_begin_obj(o, NULL);
         json_put_str(o, "name", pool_profile(pool, i)->name);
-        (void) api_put_ready(o, api, i); /* it is written down */
+        (void) api_put_ready(o, api, i, is_operator); /* it is written down */
         json_end(o);
     }
     json_end(o);
@@ -50,20 +50,22 @@ void api_readyz(struct http_exchange *ex)
     struct api *api = api_of(ex);
     struct api_caller caller;
     int index = pool_profile_index(engine_pool(api->engine), "default");
+    bool is_known = api_identify(ex, &caller);
+    bool is_operator = is_known && caller.is_operator;
     bool is_ready = false;
     struct json_out o;
 
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     if (index >= 0) {
-        is_ready = api_put_ready(&o, api, (unsigned) index);
+        is_ready = api_put_ready(&o, api, (unsigned) index, is_operator);
     } else {
         json_put_bool(&o, "ready", false);
         json_put_str(&o, "cause", engine_cause_name(ENGINE_CAUSE_CONFIGURATION));
         json_put_str(&o, "reason", "there is no profile 'default'");
     }
-    if (api_identify(ex, &caller))
-        put_profiles(&o, api);
+    if (is_known)
+        put_profiles(&o, api, is_operator);
     json_end(&o);
     http_reply_json(ex, is_ready ? 200 : 503, &o);
 }

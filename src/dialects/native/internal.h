@@ -29,6 +29,8 @@ static inline struct api *api_of(const struct http_exchange *ex)
 
 /* access.c: false if a TCP caller has no valid token. */
 bool api_identify(struct http_exchange *ex, struct api_caller *ret);
+/* access.c: what went wrong, as one member (NULL: null); paths of the host are shown to operators only. */
+void api_put_reason(struct json_out *o, const char *key, const char *text, bool is_operator);
 /* access.c: whether a token of this caller, if it is bound to something, may have to do with it. */
 bool api_covers(const struct api_caller *caller, const char *user, const char *profile,
                 const char *sandbox_id);
@@ -48,7 +50,7 @@ void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
 /* The same as member "error" of the object that is open. */
-void api_put_failure(struct json_out *o, const struct pool_fx *fx);
+void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_operator);
 /* A sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the id computed
  * from them. */
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
@@ -158,10 +160,12 @@ void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
+/* pool.c: the pool, into the object that is open. */
+void api_put_pool(struct json_out *o, struct api *api, const struct api_caller *caller);
 /* health.c: members "ready", "cause" and "reason" of a pool profile; whether it is ready. */
-bool api_put_ready(struct json_out *o, struct api *api, unsigned profile);
+bool api_put_ready(struct json_out *o, struct api *api, unsigned profile, bool is_operator);
 /* pool.c: how a pool profile is doing, into the object that is open. */
-void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, bool is_operator);
 
 /* quote.c: an amount of money, as text and, in a second member, in millionths. */
 void api_put_amount(struct json_out *o, const char *name, uint64_t micros);
@@ -186,6 +190,9 @@ void api_destroy(struct http_exchange *ex);
 void api_get(struct http_exchange *ex);
 void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
+void api_pool_live(struct http_exchange *ex);
+void api_pool_history(struct http_exchange *ex);
+void api_ui(struct http_exchange *ex);
 void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
 void api_quote(struct http_exchange *ex);
