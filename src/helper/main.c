@@ -31,6 +31,7 @@
 #include "helper/pack_image.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
+#include "helper/reclaim.h"
 #include "helper/relay.h"
 #include "helper/remove.h"
 #include "helper/repack.h"
@@ -44,7 +45,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|reclaim|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -63,6 +64,7 @@ static const char usage_text[] =
     "  load     make an archive for an engine of such a file\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
+    "  reclaim  give memory of a box that stands still back to the machine\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
@@ -336,6 +338,7 @@ static const struct verb {
     {.name = "run", .run = do_run, .is_cleaning = true},
     {.name = "remove", .run = do_remove},
     {.name = "freeze", .run = do_freeze},
+    {.name = "reclaim", .read = plan_read_reclaim, .work = reclaim_memory, .is_cleaning = true},
     {.name = "relay", .run = do_relay},
     {.name = "base", .run = do_base},
     {.name = "mount", .run = do_mount},
