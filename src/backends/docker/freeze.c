@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-enum { TRIES = 3 }; /* on a busy machine runtimes give up when a control group does not stand still at once */
+/* On a busy machine runtimes give up when a control group does not stand still at once. */
+enum { TRIES = 3 };
 
 /* `priv` of the request. */
 struct freezing {
