@@ -55,7 +55,7 @@ static bool set_list(const struct config_key *k, char *dst, const char *text,
     struct buf joined;
     bool is_set;
 
-    buf_init(&joined, CONFIG_TEXT_MAX + 1);
+    buf_init(&joined, (size_t) k->max + 1);
     while (*text != '\0') {
         size_t skip = strspn(text, ", \t");
         size_t len = strcspn(text + skip, ", \t");

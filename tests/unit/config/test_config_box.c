@@ -73,7 +73,7 @@ static void test_good_boxes(void **state)
     assert_string_equal(p->mounts, "/srv:/srv,/srv/models:/models:ro,/data/sets/a.b/..c:/procs:rw");
     assert_int_equal(p->limits.memory, 16 * 1024 * 1024);
     assert_int_equal(p->limits.cpus, 500);
-    assert_int_equal(p->network, CONFIG_NETWORK_NAT);
+    assert_int_equal(p->network.mode, CONFIG_NETWORK_NAT);
     (void) config_free(c);
     (void) config_free(load("profiles: {a: {image: 'oci:/var/images/x'}}"));
 }
