@@ -17,7 +17,7 @@
 #define FIXED 10u        /* of a record, behind its name */
 
 /* Bits of the second word. */
-enum { IS_ANSWER = 0x8000, OPCODE = 0x7800, RECURSE = 0x0100, CAN_RECURSE = 0x0080, CODE = 0x000f };
+enum { IS_ANSWER = 0x8000, OPCODE = 0x7800, IS_CUT = 0x0200, RECURSE = 0x0100, CAN_RECURSE = 0x0080, CODE = 0x000f };
 
 static uint16_t get16(const uint8_t *at)
 {
@@ -275,5 +275,7 @@ bool dns_read_answer(const uint8_t *data, size_t len, const struct dns_question 
         ;
     if (ret->code == DNS_OK)
         take_addresses(&a, name, ret);
+    if (ret->count == 0 && (flags & IS_CUT) != 0)
+        ret->code = DNS_FAILED; /* what there is did not fit */
     return true;
 }

@@ -19,7 +19,7 @@ static const char rules[] =
     "		reject with icmpx admin-prohibited\n"
     "	}\n"
     "	chain untracked { type filter hook prerouting priority raw; policy accept;\n"
-    "		iifname \"box\" ip daddr 192.0.0.1 notrack\n"
+    "		iifname \"box\" ip daddr 192.0.0.1 meta l4proto { tcp, udp } th dport 53 notrack\n"
     "		iifname \"tap0\" ip saddr 10.0.2.3 udp sport 53 notrack\n"
     "	}\n"
     "	chain untracked_out { type filter hook output priority raw; policy accept;\n"

@@ -167,7 +167,9 @@ static bool set_up(void)
 
     (void) write_setting("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", "7200");
     (void) write_setting("/proc/sys/net/ipv4/conf/all/send_redirects", "0");
-    return write_setting("/proc/sys/net/ipv4/ip_forward", "1") &&
+    /* Else some refusals are not answered, and programs wait. */
+    return write_setting("/proc/sys/net/ipv4/icmp_ratelimit", "0") &&
+           write_setting("/proc/sys/net/ipv4/ip_forward", "1") &&
            (!has_ipv6 || (write_setting("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") &&
                           write_setting("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")));
 }
