@@ -5,9 +5,10 @@
 #       PUBLIC_DEPS shows them too (for a header that must include a third-party one).
 #   sandpool_program(sandpoold SOURCES main.c LIBS sp_daemon [STATIC])
 #       lands at the top of the build directory. STATIC needs nothing at run time.
-#   sandpool_test(test_x SOURCES test_x.c LIBS sp_x [TIMEOUT 180] [LABELS unit] [ARGS ...])
-#       a cmocka program registered with ctest. Tests find programs and files through the environment:
-#       SANDPOOL_BIN_DIR (build directory) and SANDPOOL_SOURCE_DIR.
+#   sandpool_test(test_x SOURCES test_x.c LIBS sp_x [TIMEOUT 180] [LABELS unit] [ARGS ...] [IN native | sanitized])
+#       a cmocka program registered with ctest; `./dev test` runs it in both of its builds, or in the one that IN names
+#       (tests/CMakeLists.txt). Tests find programs and files through the environment: SANDPOOL_BIN_DIR (build
+#       directory) and SANDPOOL_SOURCE_DIR.
 #   sandpool_fuzz(fuzz_x SOURCES fuzz_x.c LIBS sp_x CORPUS corpus/x)
 #       libFuzzer program in the fuzz preset; elsewhere a test that replays the corpus.
 
@@ -46,7 +47,7 @@ function(sandpool_program name)
 endfunction()
 
 function(sandpool_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "IN;TIMEOUT" "SOURCES;LIBS;LABELS;ARGS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 180) # four tests for each processor, with sanitizers
   endif()
@@ -56,7 +57,7 @@ function(sandpool_test name)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${SANDPOOL_TEST_ENV}")
-  sandpool_cost(${name})
+  sandpool_runs(${name} "${arg_IN}")
 endfunction()
 
 function(sandpool_fuzz name)

@@ -74,7 +74,8 @@ static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen
     s->answered_ns = p->now_ns;
     index_set_ref(p, s, seen->ref);
     lease_begin(p, s, w, POOL_SRC_DISCOVERED);
-    if (!seen->is_foreign) /* an operator does not take it away from its owner */
+    pause_seen(p, s, seen); /* the row that says why it stands still may be lost */
+    if (!seen->is_foreign)  /* an operator does not take it away from its owner */
         give_to(p, s, seen->principal);
     p->adopted_high = MAX_OF(p->adopted_high, p->total);
 }

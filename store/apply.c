@@ -181,6 +181,29 @@ static int add_event(struct db *db, const struct store_event *event)
     return sql_run(db, SQL_ADD_EVENT);
 }
 
+static int put_token(struct db *db, const struct store_token *t)
+{
+    const enum sql_stmt q = SQL_PUT_TOKEN;
+
+    sql_bind_str(db, q, 1, t->id);
+    sql_bind_str(db, q, 2, t->hash);
+    sql_bind_str(db, q, 3, t->name);
+    sql_bind_u64(db, q, 4, t->scopes);
+    sql_bind_u64(db, q, 5, t->principal);
+    sql_bind_str(db, q, 6, t->user);
+    sql_bind_str(db, q, 7, t->profile);
+    sql_bind_str(db, q, 8, t->sandbox_id);
+    sql_bind_u64(db, q, 9, t->created_ms);
+    sql_bind_u64(db, q, 10, t->expires_ms);
+    return sql_run(db, q);
+}
+
+static int drop_token(struct db *db, const struct store_token *t)
+{
+    sql_bind_str(db, SQL_DROP_TOKEN, 1, t->id);
+    return sql_run(db, SQL_DROP_TOKEN);
+}
+
 int apply_write(struct db *db, const struct store_write *w)
 {
     switch (w->kind) {
@@ -206,6 +229,10 @@ int apply_write(struct db *db, const struct store_write *w)
         return budget_call(db, w);
     case STORE_SAMPLE:
         return counts_sample(db, w);
+    case STORE_PUT_TOKEN:
+        return put_token(db, &w->u.token);
+    case STORE_DROP_TOKEN:
+        return drop_token(db, &w->u.token);
     case STORE_BACKUP: /* begun before the batch */
     case STORE_KIND_COUNT:
         break;

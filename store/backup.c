@@ -60,7 +60,8 @@ static void succeed(struct store *s)
         backup_fail(s, "it cannot be opened");
         return;
     }
-    (void) unlink(b->path); /* one that stays is replaced by the next */
+    if (!b->is_for_check)
+        (void) unlink(b->path); /* one that stays is replaced by the next */
     b->bytes = (uint64_t) st.st_size;
     s->backup.write = NULL;
     w->outcome = SP_OK;
@@ -105,6 +106,8 @@ static int open_copy(struct store *s, const char *path)
 
 void backup_begin(struct store *s, struct store_write *w)
 {
+    if (backup_is_active(s) && s->backup.write->u.backup->is_for_check)
+        backup_fail(s, "somebody asked for a copy of the database meanwhile");
     if (backup_is_active(s)) {
         w->outcome = err_set(&w->failure, SP_STORE_UNAVAILABLE,
                              "another copy is being made: try again when it has ended");

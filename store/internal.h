@@ -81,6 +81,8 @@ enum sql_stmt {
     SQL_LIST_BUDGETS,  /* 1 after this user, 2 how many */
     SQL_OPEN_PRICES,   /* 1 currency */
     SQL_PRUNE_BUDGETS, /* 1 how many */
+    SQL_PUT_TOKEN,
+    SQL_DROP_TOKEN, /* 1 id */
     SQL_STMT_COUNT
 };
 

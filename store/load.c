@@ -100,6 +100,24 @@ static bool give_event(const struct store_reader *reader, sqlite3_stmt *row)
     return reader->on_event == NULL || reader->on_event(reader->ctx, &event);
 }
 
+static bool give_token(const struct store_reader *reader, sqlite3_stmt *row)
+{
+    const struct store_token token = {
+        .id = text_at(row, 0),
+        .hash = text_at(row, 1),
+        .name = text_at(row, 2),
+        .scopes = (unsigned) u64_at(row, 3),
+        .principal = u64_at(row, 4),
+        .user = text_at(row, 5),
+        .profile = text_at(row, 6),
+        .sandbox_id = text_at(row, 7),
+        .created_ms = u64_at(row, 8),
+        .expires_ms = u64_at(row, 9),
+    };
+
+    return reader->on_token == NULL || reader->on_token(reader->ctx, &token);
+}
+
 struct table_read {
     const char *name;
     const char *sql;
@@ -130,6 +148,10 @@ static const struct table_read reads[] = {
      "SELECT id, at_ms, kind, body, principal FROM "
      "(SELECT id, at_ms, kind, body, principal FROM events ORDER BY id DESC LIMIT ?1) ORDER BY id",
      give_event, true},
+    {"tokens",
+     "SELECT id, hash, name, scopes, principal, user_id, profile, sandbox_id, created_ms, "
+     "expires_ms FROM tokens ORDER BY created_ms, id",
+     give_token, false},
 };
 
 static int read_table(struct store *s, const struct table_read *t,

@@ -163,6 +163,18 @@ static const struct migration migrations[] = {
          "UPDATE boxes SET used_rest = used_rest << 17 WHERE used_rest <> 0;"
          "UPDATE budgets SET spent_high = (spent_high << 17) | ((spent_low >> 47) & 131071),"
          " spent_low = spent_low << 17;"},
+    {16, "CREATE TABLE tokens("
+         " id TEXT PRIMARY KEY,"
+         " hash TEXT NOT NULL,"
+         " name TEXT NOT NULL,"
+         " scopes INTEGER NOT NULL,"
+         " principal INTEGER NOT NULL,"
+         " user_id TEXT NOT NULL,"
+         " profile TEXT NOT NULL,"
+         " sandbox_id TEXT NOT NULL,"
+         " created_ms INTEGER NOT NULL,"
+         " expires_ms INTEGER NOT NULL"
+         ") STRICT, WITHOUT ROWID;"},
 };
 
 static int open_error(const struct db *db, int rc, const char *path, struct err *err)

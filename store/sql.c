@@ -35,6 +35,9 @@
     "user_id, amount, credit, period, since_ms, at_ms, per_hour_high, per_hour_low, " \
     "spent_high, spent_low"
 
+#define TOKEN_COLUMNS \
+    "id, hash, name, scopes, principal, user_id, profile, sandbox_id, created_ms, expires_ms"
+
 #define EVENT_COLUMNS "id, at_ms, kind, body, principal"
 #define EVENT_PAGE "WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3"
 /* The index has only those that name one. */
@@ -192,6 +195,9 @@ static const char *const texts[SQL_STMT_COUNT] = {
         "credit = 0 AND per_hour_high = 0 AND per_hour_low = 0 "
         "ORDER BY period, spent_high, spent_low < 0, spent_low, at_ms LIMIT ?1) "
         "RETURNING user_id",
+    [SQL_PUT_TOKEN] = "INSERT OR REPLACE INTO tokens(" TOKEN_COLUMNS ") "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)",
+    [SQL_DROP_TOKEN] = "DELETE FROM tokens WHERE id = ?1",
     [SQL_END_LEFT_OPEN] = "UPDATE leases SET ended_ms = ?1, end = '' WHERE ended_ms = 0 AND "
                           "NOT EXISTS(SELECT 1 FROM boxes WHERE boxes.id = leases.box_id "
                           "AND boxes.sandbox_id = leases.sandbox_id)",

@@ -22,7 +22,7 @@
 
 #include "base/op.h"
 
-#define STORE_SCHEMA_VERSION 15
+#define STORE_SCHEMA_VERSION 16
 
 #define STORE_GONE_MAX 4096
 
@@ -141,6 +141,20 @@ struct store_gone {
     uint64_t gone_ms;
 };
 
+/* A token of callers on TCP; what it is, nobody can compute from its row. */
+struct store_token {
+    const char *id;
+    const char *hash; /* SHA-256 of the token, in hex */
+    const char *name;
+    unsigned scopes;
+    uint64_t principal;
+    const char *user; /* these three: it is good for nothing else; '': for any */
+    const char *profile;
+    const char *sandbox_id;
+    uint64_t created_ms;
+    uint64_t expires_ms; /* 0: never */
+};
+
 /* One line of the audit trail. */
 #define STORE_NOBODY UINT64_MAX
 struct store_event {
@@ -167,6 +181,8 @@ enum store_kind {
     STORE_REPRICE,     /* from now on the boxes of box.profile cost box.price */
     STORE_BUDGET,      /* budget.h: lists budgets, or changes one */
     STORE_SAMPLE,      /* what a box has used since it was made: see counters.c */
+    STORE_PUT_TOKEN,
+    STORE_DROP_TOKEN, /* token.id */
     STORE_KIND_COUNT
 };
 
@@ -210,7 +226,12 @@ struct store_backup {
     const char *path; /* beside the database; gone when the write is done */
     int fd;           /* result: the copy, the caller's to close; -1 when it failed */
     uint64_t bytes;
+    /* It keeps its name, which the caller removes; and it is given up when another copy is asked for. */
+    bool is_for_check;
 };
+
+/* Whether a copy that has a name is whole. Blocks. */
+MUST_CHECK int store_check_copy(const char *path, struct err *err);
 
 struct store_usage;
 struct store_budget_call;
@@ -238,6 +259,7 @@ struct store_write {
         struct store_backup *backup;
         struct store_usage *usage;
         struct store_budget_call *budget;
+        struct store_token token;
         struct {
             uint64_t box;
             struct store_counts now; /* of a box that is gone: ignored */
@@ -295,6 +317,7 @@ struct store_reader {
     bool (*on_event)(void *ctx,
                      const struct store_event *event); /* the newest `events_tail`, oldest first */
     bool (*on_meta)(void *ctx, const char *key, const char *value);
+    bool (*on_token)(void *ctx, const struct store_token *token); /* by the time they were made */
     unsigned events_tail;
 };
 /* Synchronous, before store_start(). */

@@ -36,6 +36,7 @@
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \
     X(TOO_MANY_SNAPSHOTS, "too_many_snapshots", 429, false, "as many snapshots as may be kept")   \
+    X(TOO_MANY_TOKENS, "too_many_tokens", 429, false, "there are as many tokens as may be")       \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \
     X(INTERNAL, "internal", 500, false, "an internal error of the daemon")                        \

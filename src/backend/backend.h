@@ -281,6 +281,7 @@ struct backend_ops {
     const char *name;
     bool is_local;         /* boxes die with this machine: `durability: auto` means process */
     bool is_watched;       /* deaths are reported by on_died() */
+    bool counts_ended;     /* stats() knows what a box has used that has just died */
     bool may_leave_frozen; /* a capture() whose maker was killed leaves its box so */
     bool can_discover;
     bool can_bind;

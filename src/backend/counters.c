@@ -301,3 +301,15 @@ bool counters_read(int pid, const char *id, struct backend_counters *ret)
         counters_take_net(text, ret);
     return true;
 }
+
+bool counters_read_ended(const char *group, struct backend_counters *ret)
+{
+    char text[COUNTERS_GROUP_MAX];
+
+    *ret = (struct backend_counters){0};
+    (void) snprintf(text, sizeof(text), "%s:%s\n", is_v2(COUNTERS_CGROUP_ROOT) ? "0:" : "1:cpuacct",
+                    group);
+    counters_read_group(text, COUNTERS_CGROUP_ROOT, group, ret);
+    ret->memory = (struct backend_count){0}; /* what is cached is held by nobody */
+    return ret->cpu_us.is_known;
+}

@@ -19,6 +19,10 @@ bool counters_find_group(const char *text, const char *root, const char *control
  * process. */
 bool counters_read(int pid, const char *id, struct backend_counters *ret);
 
+/* Of a box whose processes have ended, as far as its control group `group` (a path below each hierarchy) still knows it:
+ * processor time, and disk bytes in version 2. False: nothing is known any more. */
+bool counters_read_ended(const char *group, struct backend_counters *ret);
+
 /* --- parts of it, on texts and directories --- */
 
 /* The group below `root`, as `text` names it. */

@@ -285,6 +285,7 @@ int cmd_profile(struct cli *c);
 int cmd_quote(struct cli *c);
 int cmd_usage(struct cli *c);
 int cmd_budget(struct cli *c);
+int cmd_token(struct cli *c);
 int cmd_shell(struct cli *c);
 int cmd_snapshot(struct cli *c);
 int cmd_top(struct cli *c);

@@ -54,6 +54,14 @@ static int fail_code(int code)
     return code == CLI_OK ? CLI_OK : CLI_RUN_FAILED;
 }
 
+/* In the box; NULL: the box's choice. */
+static const char *user_of(const struct cli_args *a)
+{
+    const char *as = cli_option(a, "as");
+
+    return as != NULL ? as : cli_option(a, "user");
+}
+
 int cmd_exec(struct cli *c)
 {
     const struct cli_args *a = &c->args;
@@ -61,7 +69,7 @@ int cmd_exec(struct cli *c)
                                   .argc = a->rest_count,
                                   .args = a,
                                   .cwd = cli_option(a, "cwd"),
-                                  .user = cli_option(a, "as"),
+                                  .user = user_of(a),
                                   .want_tty = cli_flag(a, "tty"),
                                   .want_stdin = cli_flag(a, "interactive")};
     char id[CLI_ID_MAX];
@@ -90,7 +98,7 @@ int cmd_shell(struct cli *c)
                                   .argc = ARRAY_LEN(argv),
                                   .args = a,
                                   .cwd = cli_option(a, "cwd"),
-                                  .user = cli_option(a, "as"),
+                                  .user = user_of(a),
                                   .want_tty = true,
                                   .want_stdin = true};
     char id[CLI_ID_MAX];

@@ -71,8 +71,15 @@ static const struct cli_option run_options[] = {
         "as", 0, CLI_TEXT, "USER", "user in the box to run as", NULL               \
     }
 
+/* Whose box it is stands in their ID, so that the word of docker is free for what it means there. */
+#define DOCKER_USER                                           \
+    {                                                         \
+        "user", 0, CLI_TEXT, "USER", "the same as --as", NULL \
+    }
+
 static const struct cli_option exec_options[] = {
     COMMAND_OPTIONS,
+    DOCKER_USER,
     {"interactive", 'i', CLI_FLAG, NULL, "pass standard input to the command", NULL},
     {"tty", 't', CLI_FLAG, NULL, "give the command a terminal", NULL},
     {"timeout", 0, CLI_DURATION, "TIME", "end the command after this time, exit 124", NULL},
@@ -80,7 +87,7 @@ static const struct cli_option exec_options[] = {
     END_OPTIONS,
 };
 
-static const struct cli_option shell_options[] = {COMMAND_OPTIONS, END_OPTIONS};
+static const struct cli_option shell_options[] = {COMMAND_OPTIONS, DOCKER_USER, END_OPTIONS};
 
 static const struct cli_option logs_options[] = {
     {"follow", 'f', CLI_FLAG, NULL, "continue with what the job writes from now on", NULL},
@@ -94,6 +101,16 @@ static const struct cli_option kill_options[] = {
 
 static const struct cli_option cp_options[] = {
     {"quiet", 'q', CLI_FLAG, NULL, "no progress on a terminal", NULL},
+    END_OPTIONS,
+};
+
+static const struct cli_option token_options[] = {
+    {"scope", 0, CLI_TEXT, "SCOPES", "create: read, use, operate, or some of them (default: use)",
+     "read use operate read,use"},
+    {"user", 'u', CLI_TEXT, "USER", "create: for this user only", NULL},
+    {"profile", 'p', CLI_TEXT, "NAME", "create: for this profile only", NULL},
+    {"id", 0, CLI_TEXT, "ID", "create: for this sandbox only, as who has it", NULL},
+    {"ttl", 0, CLI_DURATION, "TIME", "create: valid for this time (default: until revoked)", NULL},
     END_OPTIONS,
 };
 
@@ -367,6 +384,17 @@ const struct cli_command cli_commands[] = {
      "sandpool budget credit ana 12.50\n"
      "sandpool budget ls\n",
      cmd_budget},
+    {"token", "ls | create NAME | revoke TOKEN", 1, 2, "ls create revoke",
+     "make, list and revoke tokens for callers on TCP",
+     "For operators. Scopes: read sees what operators see and changes nothing; use acquires and uses sandboxes of its\n"
+     "own; operate may do everything. Tokens of one NAME share their sandboxes. A new token is printed once, on\n"
+     "stdout; revoke takes its id, or a name for all of that name, and is valid at once.",
+     token_options,
+     "sandpool token create ci --scope use --ttl 30d > ci.token\n"
+     "sandpool token create grafana --scope read\n"
+     "sandpool token ls\n"
+     "sandpool token revoke ci\n",
+     cmd_token},
     {"usage", "", 0, 0, NULL, "show metered time and what it cost",
      "Time in which boxes were leased, parked and paused, until now, by the prices that were valid then.",
      usage_options,

@@ -44,9 +44,8 @@ static const struct {
     {"n", "count"},      {"name", "thread"},
     {"o", "json"},       {"output", "json"},
     {"timeout", "wait"}, {"timeout", "request-timeout"},
-    {"u", "as"},         {"user", "as"},
-    {"volume", "mount"}, {"w", "cwd"},
-    {"workdir", "cwd"},
+    {"u", "as"},         {"volume", "mount"},
+    {"w", "cwd"},        {"workdir", "cwd"},
 };
 
 /* A beginning is as near as can be: "ver" of "version", and "env" of "environment". */

@@ -12,6 +12,8 @@
 #include "base/str.h"
 #include "client/box_internal.h"
 
+enum { GRACE_MS = 60 * 1000 };
+
 /* "http://host:port/path", host may be an address in brackets. */
 static bool split_url(const char *url, char *host, size_t host_cap, char *port, size_t port_cap)
 {
@@ -95,6 +97,7 @@ static struct sp_box *box_alloc(void)
     if (b == NULL)
         abort(); /* a few hundred bytes */
     b->fd = -1;
+    b->grace_ms = GRACE_MS;
     buf_init(&b->request, CLIENT_BODY_MAX);
     b->piece = malloc(BOX_PIECE);
     if (b->piece == NULL)

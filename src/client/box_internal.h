@@ -19,7 +19,8 @@ struct sp_box {
     int fd; /* -1: not connected */
     bool is_connecting;
     bool is_busy;
-    uint64_t used_ms; /* when the last call ended */
+    uint64_t used_ms;  /* when the last call ended */
+    uint64_t grace_ms; /* for the end of a command, beyond its time */
     struct buf request;
     size_t sent;
     bool is_chunked;   /* the body that is being written */

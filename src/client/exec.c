@@ -18,6 +18,9 @@ enum {
     TRIES_MAX = 40,         /* without a byte of news: about a minute */
     PAUSE_MIN_MS = 50,
     PAUSE_MAX_MS = 2000,
+    TIMEOUT_MS = 60 * 1000, /* of a command that has no other */
+    RATE_MIN = 512, /* bytes in a ms, at which output that was kept is read when its time is over */
+    READ_MS = 1024 * 1000, /* which takes no longer: a box keeps 256 MiB of each stream */
 };
 
 enum { STDOUT, STDERR, STREAM_COUNT };
@@ -38,7 +41,12 @@ struct following {
     bool is_broken;  /* the box cannot be reached; it may be by another connection */
     bool is_stopped; /* a callback wants no more */
     bool is_bad;     /* an event that cannot be read */
+    bool is_late;    /* the box has not ended it in its time */
     unsigned tries;  /* since the last news */
+    /* A box that says all is well and never ends the command keeps nobody waiting. What the callbacks take does not
+     * count. UINT64_MAX: the command has no time. */
+    uint64_t give_up_ms;
+    uint64_t bonus_ms; /* that output may still add */
 };
 
 const char *sp_outcome_name(enum sp_outcome outcome)
@@ -61,9 +69,17 @@ static bool give(struct following *w, unsigned stream, const char *data, size_t 
     bool (*on_data)(void *, const char *, size_t) =
         stream == STDOUT ? w->exec->on_stdout : w->exec->on_stderr;
 
+    uint64_t began_ms = wire_now_ms();
+    uint64_t bonus_ms = MIN_OF((uint64_t) len / RATE_MIN, w->bonus_ms);
+    bool want_more;
+
     w->offset[stream] += len;
     exec_kept_add(&w->kept[stream], data, len);
-    return on_data == NULL || len == 0 || on_data(w->exec->ctx, data, len);
+    want_more = on_data == NULL || len == 0 || on_data(w->exec->ctx, data, len);
+    w->bonus_ms -= bonus_ms;
+    if (w->give_up_ms != UINT64_MAX)
+        w->give_up_ms += wire_now_ms() - began_ms + bonus_ms;
+    return want_more;
 }
 
 static void take_data(struct following *w, unsigned stream, const struct json *event)
@@ -180,6 +196,20 @@ static bool on_data(void *ctx, const char *data, size_t len)
 
 /* --- connections --- */
 
+static void wait_step(struct following *w, int *r, struct sp_failure *f)
+{
+    uint64_t now_ms = wire_now_ms();
+    uint64_t left_ms = w->give_up_ms > now_ms ? w->give_up_ms - now_ms : 0;
+
+    *r = box_wait_step(w->box, MIN_OF(left_ms, (uint64_t) SILENCE_MS), f);
+    if (w->has_end || wire_now_ms() < w->give_up_ms)
+        return;
+    w->is_late = true;
+    sp_box_close(w->box);
+    *r = client_fail(f, SP_TIMEOUT,
+                     "the time of the command is over, and the sandbox does not end it");
+}
+
 /* One connection, until the stream ends or breaks: SP_OK when is_over() shows why. */
 static int follow_once(struct following *w, struct sp_box_call *call, struct sp_failure *f)
 {
@@ -192,7 +222,7 @@ static int follow_once(struct following *w, struct sp_box_call *call, struct sp_
     w->is_broken = false;
     r = sp_box_begin(w->box, call, f);
     while (r == SP_OK && sp_box_is_busy(w->box))
-        r = box_wait_step(w->box, SILENCE_MS, f);
+        wait_step(w, &r, f);
     if (w->has_end || w->is_stopped)
         return SP_OK;
     if (w->is_bad)
@@ -232,7 +262,8 @@ static bool may_have_started(int code)
 
 static int keep_following(struct following *w, int r, struct sp_failure *f)
 {
-    while (r != SP_OK && !str_is_empty(w->ret->job) && is_passing(r) && w->tries < TRIES_MAX) {
+    while (r != SP_OK && !str_is_empty(w->ret->job) && is_passing(r) && w->tries < TRIES_MAX &&
+           !w->is_late) {
         if (w->tries > 0) /* a pause that a signal may shorten */
             (void) poll(NULL, 0, MIN_OF((int) PAUSE_MAX_MS, PAUSE_MIN_MS << MIN_OF(w->tries, 6U)));
         w->tries++;
@@ -251,6 +282,8 @@ static void begin(struct following *w, struct sp_box *b, const struct sp_exec *e
     memset(w, 0, sizeof(*w));
     memset(ret, 0, sizeof(*ret));
     ret->exit_code = -1;
+    w->give_up_ms = UINT64_MAX;
+    w->bonus_ms = READ_MS;
     w->box = b;
     w->exec = e;
     w->ret = ret;
@@ -319,11 +352,14 @@ int sp_exec(struct sp_box *b, const struct sp_exec *e, struct sp_exec_result *re
             struct sp_failure *failure)
 {
     struct sp_box_call call = {.method = "POST", .target = "/exec"};
+    uint64_t timeout_ms = e->timeout_ms > 0 ? e->timeout_ms : TIMEOUT_MS;
     struct following w;
     struct buf body;
     int r;
 
     begin(&w, b, e, ret);
+    if (timeout_ms < SP_NO_TIMEOUT / 4)
+        w.give_up_ms = wire_now_ms() + timeout_ms + b->grace_ms;
     buf_init(&body, EXEC_REQUEST_MAX);
     r = exec_encode(e, false, &body, failure);
     if (r == SP_OK) {

@@ -3,11 +3,12 @@
 
 static const struct config_key keys[] = {
     GLOBAL(tcp.listen, STRING, 0, 0, CONFIG_NAME_MAX, "",
-           "Address and port of the API on TCP, like 127.0.0.1:8001 or [::1]:8001. Needs "
-           "tokens. Empty: none."),
+           "Address and port of the API on TCP, like 127.0.0.1:8001 or [::1]:8001. Callers need "
+           "tokens (sandpool token create). Empty: none."),
     GLOBAL(tcp.tokens, MAP, RELOAD | CONFIG_SECRET, 16, 256, "",
            "Caller's name to bearer token of at least 16 characters. Best kept out of "
-           "this file, like alice: ${ALICE_TOKEN}."),
+           "this file, like alice: ${ALICE_TOKEN}. Tokens with scopes and an end are made by "
+           "'sandpool token create'."),
     GLOBAL(tcp.operators, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
            "Names among the tokens whose callers may operate the pool."),
     GLOBAL(tcp.max_unproven, U64, RELOAD, 1, 100000, "256",

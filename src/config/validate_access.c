@@ -55,9 +55,6 @@ void check_access(const struct check *k)
         if (!form_is_address(c->tcp.listen))
             check_complain(k, NULL, "tcp.listen",
                            "must be an address and a port like 127.0.0.1:8001 or [::1]:8001");
-        if (c->tcp.tokens.count == 0)
-            check_complain(k, NULL, "tcp.listen",
-                           "needs tcp.tokens: without one nobody could call");
     }
     check_tokens(k);
     if (!str_is_empty(c->tcp.public_url) && !config_is_url(c->tcp.public_url))

@@ -23,6 +23,7 @@
 #include "daemon/upgrade_connections.h"
 #include "daemon/upgrade_packet.h"
 #include "dialects/provisioner/provisioner.h"
+#include "engine/tokens.h"
 #include "http/listen.h"
 #include "sandpool/version.h"
 
@@ -212,6 +213,7 @@ static int start_listening(struct daemon *d, struct err *err)
                                     .guard = api_guard,
                                     .wants_proof = true,
                                     .is_operator = api_is_operator,
+                                    .put_message = api_put_message,
                                     .keeps_requests = true};
     struct listener_socket *unix_socket = NULL;
     struct listener_socket *tcp_socket = NULL;
@@ -270,6 +272,16 @@ static void on_recovered(void *ctx)
     on_watchdog(&d->watchdog_timer);
 }
 
+/* One of its tokens is valid no longer. */
+static void on_token_lost(void *ctx, uint64_t principal)
+{
+    struct daemon *d = ctx;
+
+    api_check_waiting(&d->api);
+    api_check_caller(&d->api, principal);
+    ends_caller(d, principal);
+}
+
 int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
 {
     int r = engine_new(&d->loop, d->http_client, config, &d->engine, err); /* takes it over */
@@ -281,6 +293,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
     list_init(&d->api.destroys);
     list_init(&d->api.acquires);
     ends_watch(d);
+    engine_watch_tokens(d->engine, on_token_lost, d);
     engine_recover(d->engine, on_recovered, d);
     return SP_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "front/machine.h"
 #include "loop/httpc.h"
 
 #define EXAM_TIMEOUT_NS (30 * NS_PER_S)
@@ -29,6 +30,7 @@ struct doctor {
     struct backend *backend;
     struct backend_events events;
     struct backend_exam exam;
+    struct backend_exam machine;
     struct json_out out;
     bool has_failed;
 };
@@ -238,6 +240,15 @@ static int print(struct doctor *d)
     return d->has_failed || !is_written;
 }
 
+/* What it is like whatever backends there are. Before the state directory is replaced by one to work in. */
+static void examine_machine(struct doctor *d)
+{
+    struct machine_place place;
+
+    machine_place(d->config, false, &place);
+    machine_examine(&place, &d->machine);
+}
+
 int doctor_run(const struct daemon_options *options)
 {
     struct doctor *d = calloc(1, sizeof(*d));
@@ -255,6 +266,8 @@ int doctor_run(const struct daemon_options *options)
     json_begin_obj(&d->out, NULL);
     json_begin_arr(&d->out, "backends");
     if (r == SP_OK)
+        examine_machine(d);
+    if (r == SP_OK)
         r = make_work_dir(d, &err);
     if (r == SP_OK)
         r = examine_all(d, &err);
@@ -262,6 +275,10 @@ int doctor_run(const struct daemon_options *options)
         backend_report(&d->exam, BACKEND_FINDING_FAIL,
                        d->config == NULL ? "configuration" : "start", "%s", err.msg);
         put_exam(d, "sandpoold");
+    }
+    if (d->machine.count > 0) {
+        d->exam = d->machine;
+        put_exam(d, "machine");
     }
     if (!str_is_empty(d->dir))
         (void) nftw(d->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);

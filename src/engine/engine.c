@@ -71,6 +71,7 @@ void engine_post(struct engine *e, const struct pool_event *ev)
     e->is_stepping = false;
     if (!list_is_empty(&e->rounds))
         reconcile_settle(e);
+    health_touch(e);
     rt_timer_set(e->rt, &e->wake_timer, e->is_closing ? RT_NEVER : pool_next_wake(e->pool),
                  on_wake_timer);
 }

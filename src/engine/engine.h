@@ -186,8 +186,9 @@ struct engine_exam {
     size_t count;
 };
 
-/* Examines every backend, within 30 s; what on_done gets is valid during the call. */
-void engine_examine(struct engine *e,
+/* Examines every backend, the disk, the database and the profiles, within 30 s; what on_done gets is valid during the
+ * call. `examine_machine` adds what is not the engine's; it is called on a thread, before. */
+void engine_examine(struct engine *e, void (*examine_machine)(void *ctx, struct backend_exam *r),
                     void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count),
                     void *ctx);
 
@@ -251,6 +252,26 @@ const char *engine_backend_trouble(const struct engine *e);
 void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t cap);
 /* How much of what its boxes write limits.disk limits, see backend.h; NULL: not known. */
 const char *engine_disk_limit(struct engine *e, unsigned profile);
+/* What the sentence below is about, as one word that programs can compare. */
+enum engine_cause {
+    ENGINE_CAUSE_NONE,
+    ENGINE_CAUSE_STOPPING,
+    ENGINE_CAUSE_STARTING,
+    ENGINE_CAUSE_STORE,         /* the database cannot be written */
+    ENGINE_CAUSE_MODE,          /* paused or draining */
+    ENGINE_CAUSE_CONFIGURATION, /* the profile is gone from it */
+    ENGINE_CAUSE_BACKEND,       /* the engine is away, the runtime missing, an image not there */
+    ENGINE_CAUSE_SNAPSHOTS, /* the one that boxes are made from is missing, or they are not listed yet */
+    ENGINE_CAUSE_DISK,      /* below the floor */
+    ENGINE_CAUSE_FAILURES, /* the breaker is open */
+    ENGINE_CAUSE_EXHAUSTED,
+    ENGINE_CAUSE_COUNT
+};
+const char *engine_cause_name(enum engine_cause cause); /* "store"; "" for none */
+/* Why an acquire of this pool profile cannot succeed, now or soon, with a sentence in `dst` (ENGINE_TROUBLE_MAX). If
+ * *ret_is_ready it can all the same, and there may be a cause why only boxes that there are can be had. */
+enum engine_cause engine_profile_cause(struct engine *e, unsigned profile, bool *ret_is_ready,
+                                       char *dst, size_t cap);
 /* True: an acquire of this pool profile cannot succeed, now or soon, and `dst` (ENGINE_TROUBLE_MAX) says why.
  * False: `dst` is "", or says why only boxes that there are can be had. */
 bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap);
@@ -258,7 +279,7 @@ bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_
 const char *engine_store_trouble(const struct engine *e);
 bool engine_is_store_hung(struct engine *e); /* its disk does not answer, also while it is closed */
 bool engine_is_recovered(const struct engine *e);
-/* How often the configuration has changed: who was let in may have to be asked again. */
+/* How often the configuration has changed or a token has ended: who was let in may have to be asked again. */
 uint64_t engine_reloads(const struct engine *e);
 /* Events that were shown to those who follow, and could not be stored. */
 uint64_t engine_events_dropped(const struct engine *e);

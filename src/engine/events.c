@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/internal.h"
+#include "engine/tokens.h"
 
 struct event_write {
     struct store_write write;
@@ -298,6 +299,21 @@ void event_not_kept(struct engine *e, const struct snapshot *s, const char *reas
               &(struct event_about){"", s->sandbox_id, s->principal});
 }
 
+void event_ready(struct engine *e, const char *profile, enum engine_cause cause, const char *why)
+{
+    struct json_out o;
+
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "profile", profile);
+    if (cause != ENGINE_CAUSE_NONE) {
+        json_put_str(&o, "cause", engine_cause_name(cause));
+        json_put_str(&o, "reason", why);
+    }
+    add_event(e, cause != ENGINE_CAUSE_NONE ? "profile_not_ready" : "profile_ready", end_body(&o),
+              &(struct event_about){"", "", STORE_NOBODY});
+}
+
 void event_budget(struct engine *e, const struct store_budget_call *c)
 {
     char text[CONFIG_MICROS_MAX];
@@ -315,6 +331,20 @@ void event_budget(struct engine *e, const struct store_budget_call *c)
         json_put_str(&o, "amount", c->deed == STORE_BUDGET_SET ? text : NULL);
     json_put_str(&o, "currency", e->config->config->budgets.currency);
     add_event(e, "budget", end_body(&o), &(struct event_about){"", "", STORE_NOBODY});
+}
+
+void event_token(struct engine *e, const char *kind, const struct engine_token *t)
+{
+    struct json_out o;
+
+    log_info(kind, LF_STR("token_id", t->id), LF_STR("name", t->name));
+    if (e->is_closing)
+        return;
+    json_out_init(&o);
+    json_begin_obj(&o, NULL);
+    json_put_str(&o, "token_id", t->id);
+    json_put_str(&o, "name", t->name);
+    add_event(e, kind, end_body(&o), &(struct event_about){"", "", STORE_NOBODY});
 }
 
 /* How many, never what: a variable may be a secret. */

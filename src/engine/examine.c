@@ -1,4 +1,5 @@
-/* examine.c - asks every backend what it found on this machine, for `sandpool doctor`. */
+/* examine.c - asks every backend what it found on this machine, and looks at disk, database and profiles, for
+ * `sandpool doctor`. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -7,9 +8,11 @@
 
 #define MB (1024 * 1024)
 
+enum { EXAMS_MORE = 4 }; /* besides those of backends */
+
 struct examiner {
     struct engine *engine;
-    unsigned left; /* backends that have not answered, and the start itself */
+    unsigned left; /* those that have not answered, and the start itself */
     unsigned count;
     void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count);
     void *ctx;
@@ -17,9 +20,13 @@ struct examiner {
         struct backend_exam exam;
         struct examiner *examiner;
     } ops[ENGINE_BACKENDS_MAX];
+    struct work work; /* examines the machine */
+    void (*examine_machine)(void *ctx, struct backend_exam *r);
+    struct backend_exam machine;
     struct backend_exam disk;
+    struct backend_exam database;
     struct backend_exam profiles;
-    struct engine_exam exams[ENGINE_BACKENDS_MAX + 2];
+    struct engine_exam exams[ENGINE_BACKENDS_MAX + EXAMS_MORE];
 };
 
 static void examine_threads(struct examiner *x, const struct engine_disk *d)
@@ -55,6 +62,9 @@ static void examine_disk(struct examiner *x)
     else
         backend_report(&x->disk, BACKEND_FINDING_OK, "free space", "%llu MB in %.160s",
                        (unsigned long long) (d->free_bytes / MB), d->dir);
+    if (d->free_inodes > 0) /* some file systems do not count them */
+        backend_report(&x->disk, BACKEND_FINDING_OK, "inodes", "%llu free",
+                       (unsigned long long) d->free_inodes);
     examine_threads(x, d);
     for (unsigned i = 0; i < d->largest_count; i++) {
         const struct pool_box *box = pool_find_box(x->engine->pool, d->largest[i].box);
@@ -65,6 +75,29 @@ static void examine_disk(struct examiner *x)
                        box != NULL ? box->sandbox_id : "",
                        (unsigned long long) (d->largest[i].bytes / MB));
     }
+}
+
+static void examine_database(struct examiner *x)
+{
+    const char *trouble = engine_store_trouble(x->engine);
+    struct store_stats stats;
+
+    engine_get_store_stats(x->engine, &stats);
+    if (trouble != NULL)
+        backend_report(&x->database, BACKEND_FINDING_FAIL, "writes", "%.280s", trouble);
+    else
+        backend_report(&x->database, BACKEND_FINDING_OK, "writes",
+                       "%llu in %llu commits, %llu failed", (unsigned long long) stats.writes,
+                       (unsigned long long) stats.commits, (unsigned long long) stats.failures);
+}
+
+/* An image that is being fetched is no trouble yet. */
+static void examine_images(struct examiner *x)
+{
+    for (unsigned i = 0; i < x->count; i++)
+        if (!str_is_empty(x->engine->backends[i].progress))
+            backend_report(&x->profiles, BACKEND_FINDING_WARN, "image", "%.280s",
+                           x->engine->backends[i].progress);
 }
 
 /* What keeps acquires from succeeding, in the words of /readyz. */
@@ -91,6 +124,21 @@ static void examine_profiles(struct examiner *x)
     }
 }
 
+static void put_more(struct examiner *x)
+{
+    const struct {
+        const char *name;
+        const struct backend_exam *exam;
+    } more[EXAMS_MORE] = {{"machine", &x->machine},
+                          {"disk", &x->disk},
+                          {"database", &x->database},
+                          {"profiles", &x->profiles}};
+
+    for (unsigned i = 0; i < EXAMS_MORE; i++)
+        x->exams[x->count + i] = (struct engine_exam){
+            .name = more[i].name, .findings = more[i].exam->findings, .count = more[i].exam->count};
+}
+
 static void one_less(struct examiner *x)
 {
     x->left--;
@@ -102,13 +150,14 @@ static void one_less(struct examiner *x)
                                            .count = x->ops[i].exam.count};
     }
     examine_disk(x);
-    x->exams[x->count] =
-        (struct engine_exam){.name = "disk", .findings = x->disk.findings, .count = x->disk.count};
+    examine_database(x);
     examine_profiles(x);
-    x->exams[x->count + 1] = (struct engine_exam){
-        .name = "profiles", .findings = x->profiles.findings, .count = x->profiles.count};
-    x->on_done(x->ctx, x->exams, x->count + 2);
+    examine_images(x);
+    put_more(x);
+    x->on_done(x->ctx, x->exams, x->count + EXAMS_MORE);
+    backend_exam_fini(&x->machine);
     backend_exam_fini(&x->disk);
+    backend_exam_fini(&x->database);
     backend_exam_fini(&x->profiles);
     for (unsigned i = 0; i < x->count; i++)
         backend_exam_fini(&x->ops[i].exam);
@@ -127,18 +176,38 @@ static void on_examined(struct op *op)
     engine_op_ended(e);
 }
 
-void engine_examine(struct engine *e,
-                    void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count),
-                    void *ctx)
+static void on_database(void *ctx, enum backend_finding_level level, const char *text)
 {
-    struct examiner *x = xcalloc(1, sizeof(*x));
+    struct examiner *x = ctx;
+    struct engine *e = x->engine;
+
+    backend_report(&x->database, level, "integrity", "%s", text);
+    one_less(x);
+    engine_op_ended(e);
+}
+
+static int run_machine(struct work *work, struct err *err UNUSED)
+{
+    struct examiner *x = container_of(work, struct examiner, work);
+
+    x->examine_machine(x->ctx, &x->machine);
+    return SP_OK;
+}
+
+static void on_machine(struct op *op)
+{
+    struct examiner *x = container_of(op, struct examiner, work.op);
+    struct engine *e = x->engine;
+
+    one_less(x);
+    engine_op_ended(e);
+}
+
+static void examine_backends(struct examiner *x)
+{
+    struct engine *e = x->engine;
     uint64_t deadline_ns = rt_after(rt_now(e->rt), ENGINE_EXAM_TIMEOUT_NS);
 
-    x->engine = e;
-    x->on_done = on_done;
-    x->ctx = ctx;
-    x->count = e->backend_count;
-    x->left = 1;
     for (unsigned i = 0; i < x->count; i++) {
         struct backend *b = e->backends[i].backend;
 
@@ -149,5 +218,25 @@ void engine_examine(struct engine *e,
         engine_op_begun(e);
         b->ops->examine(b, &x->ops[i].exam, deadline_ns, on_examined);
     }
+}
+
+void engine_examine(struct engine *e, void (*examine_machine)(void *ctx, struct backend_exam *r),
+                    void (*on_done)(void *ctx, const struct engine_exam *exams, size_t count),
+                    void *ctx)
+{
+    struct examiner *x = xcalloc(1, sizeof(*x));
+
+    x->engine = e;
+    x->on_done = on_done;
+    x->ctx = ctx;
+    x->count = e->backend_count;
+    x->left = 3; /* the machine, the database, and the start itself */
+    x->examine_machine = examine_machine;
+    x->work.run = run_machine;
+    engine_op_begun(e);
+    work_start(e->loop, &x->work, NULL, RT_NEVER, on_machine);
+    engine_op_begun(e);
+    integrity_check(e, on_database, x);
+    examine_backends(x);
     one_less(x);
 }

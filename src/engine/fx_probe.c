@@ -47,10 +47,12 @@ static void free_when_idle(struct probe_op *p)
 static void describe(const struct probe_op *p, char *dst, size_t cap)
 {
     uint64_t for_ns = rt_now(p->engine->rt) - p->since_ns;
+    char text[sizeof(p->said) + sizeof(p->hint) + 32];
 
-    (void) snprintf(dst, cap, "%s for %llu s%s%s", p->said,
+    (void) snprintf(text, sizeof(text), "%s for %llu s%s%s", p->said,
                     (unsigned long long) (for_ns / NS_PER_S), str_is_empty(p->hint) ? "" : ": ",
                     p->hint);
+    str_copy_cut(dst, cap, text);
 }
 
 /* A create that a restart cut short may have found a deleted box under the name, and the listing after it shows

@@ -6,7 +6,7 @@
 #include "engine/internal.h"
 #include "engine/snapshot_moves.h"
 
-#define MB (1024 * 1024)
+#define FILE_BYTES ((uint64_t) 4096) /* that an empty file takes */
 
 static int take_name(struct snapshot *s, const char *name, struct err *err)
 {
@@ -63,24 +63,16 @@ static int check_backend(struct engine *e, struct engine_import *x, const struct
     return SP_OK;
 }
 
-/* What it will take counts before it is there. */
-static int check_bytes(const struct engine *e, uint64_t principal, uint64_t bytes, struct err *err)
+/* What it may take at the most counts before it is there. */
+static uint64_t count(const struct engine *e, uint64_t bytes, const struct json *said)
 {
-    const struct config *c = e->config->config;
-    uint64_t own = engine_snapshot_holding(e, principal).bytes;
-    uint64_t limit = c->snapshots.max_bytes_per_caller;
+    uint64_t max = e->config->config->snapshots.import_max;
+    uint64_t files = 0;
 
-    if (limit > 0 && bytes > limit - MIN_OF(own, limit))
-        return err_set(err, SP_TOO_MANY_SNAPSHOTS,
-                       "the snapshot has %llu MB, more than the caller may have "
-                       "(snapshots.max_bytes_per_caller)",
-                       (unsigned long long) (bytes / MB));
-    limit = c->snapshots.max_bytes;
-    if (limit > 0 && bytes > limit - MIN_OF(e->snapshot_bytes, limit))
-        return err_set(err, SP_TOO_MANY_SNAPSHOTS,
-                       "the snapshot has %llu MB, more than there may be (snapshots.max_bytes)",
-                       (unsigned long long) (bytes / MB));
-    return SP_OK;
+    if (said == NULL || !json_u64(said, &files))
+        files = 0;
+    bytes = MIN_OF(bytes, max);
+    return bytes + MIN_OF(files, (max - bytes) / FILE_BYTES) * FILE_BYTES;
 }
 
 int import_check_head(struct engine *e, struct engine_import *x,
@@ -105,9 +97,9 @@ int import_check_head(struct engine *e, struct engine_import *x,
         rc = take_about(about, w, &x->request.snapshot, err);
     if (rc == SP_OK)
         rc = check_backend(e, x, about, err);
-    if (rc == SP_OK)
-        rc = check_bytes(e, w->principal, bytes, err);
     x->request.bytes = bytes;
+    if (rc == SP_OK)
+        x->counted = count(e, bytes, json_get(head, "files"));
     (void) json_doc_free(doc);
     return rc;
 }

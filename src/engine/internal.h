@@ -158,6 +158,17 @@ struct engine {
         unsigned held; /* ends of leases */
     } sampler;
 
+    struct { /* of health.c */
+        struct rt_timer timer;
+        bool is_armed;
+        struct engine_health {
+            bool is_good; /* at the last look, */
+            uint64_t since_ns;
+            enum engine_cause cause; /* that was reported last, and not its end yet */
+            char why[ENGINE_TROUBLE_MAX];
+        } profiles[POOL_PROFILES_MAX];
+    } health;
+
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
@@ -167,10 +178,13 @@ struct engine {
     struct map
         spenders; /* engine_spender by user: those with acquires under way that will cost something */
     struct list acquires;
+    struct tokens *tokens;
     struct map notes; /* engine_note by box */
     struct list note_list;
     struct map snapshots; /* engine_snapshot by id */
     struct list snapshot_list;
+    struct list snapshots_kept; /* that are not hibernated */
+    struct heap snapshots_unused;
     uint64_t snapshot_order;
     struct {
         struct map by_sandbox; /* engine_snapshot: the newest of each id */
@@ -185,7 +199,8 @@ struct engine {
     struct map holders; /* of snapshot_limits.c, by principal */
     struct list holder_list;
     uint64_t snapshot_bytes;
-    size_t snapshots_coming;     /* being made */
+    size_t snapshots_coming; /* being made */
+    uint64_t snapshot_bytes_coming;
     uint64_t snapshots_since_ms; /* the start of this life, by the wall clock */
     struct rt_timer keep_timer;
     unsigned snapshot_loads;     /* under way */
@@ -246,6 +261,12 @@ bool profiles_want_power(const struct engine *e, const struct pool_box *box);
 /* load.c: the store -> pool, journal, extras */
 MUST_CHECK int load_store(struct engine *e, struct err *err);
 
+/* tokens.c */
+void tokens_init(struct engine *e);
+void tokens_fini(struct engine *e);
+/* False: the row is malformed. */
+bool tokens_load(struct engine *e, const struct store_token *row);
+
 /* clock.c: before anything is read; when META_CLOCK is read, which comes before the rows; before a row is written. */
 void clock_begin(struct engine *e);
 void clock_restore(struct engine *e, const char *text);
@@ -290,6 +311,8 @@ void event_budget(struct engine *e, const struct store_budget_call *c);
 struct snapshot;
 /* The files of a hibernated sandbox were deleted; nobody asked for that. */
 void event_not_kept(struct engine *e, const struct snapshot *s, const char *reason);
+struct engine_token;
+void event_token(struct engine *e, const char *kind, const struct engine_token *t);
 /* An acquire of this id that has metadata or extras waits. */
 bool engine_is_pending(const struct engine *e, const char *sandbox_id);
 void fx_event(struct engine *e, const struct pool_fx *fx);
@@ -299,6 +322,11 @@ void event_updated(struct engine *e, const struct pool_box *box,
 /* What a backend reported; `box` may be NULL. */
 void event_notice(struct engine *e, const char *backend, const struct pool_box *box,
                   const struct backend_notice *n);
+/* A profile is not served, or is again (ENGINE_CAUSE_NONE). */
+void event_ready(struct engine *e, const char *profile, enum engine_cause cause, const char *why);
+/* health.c: something has happened: whether profiles are served is looked at soon. */
+void health_touch(struct engine *e);
+void health_close(struct engine *e);
 /* Submits the events that wait. */
 void events_flush(struct engine *e);
 /* meta.c: small facts about the daemon itself */
@@ -315,6 +343,9 @@ void meta_put_power(struct engine *e, const char *key, const char *value);
 /* `mode` and `message` are the pool's; the caller frees the text. */
 char *modes_text(struct engine *e, enum pool_mode mode, const char *message);
 void modes_restore(struct engine *e, const char *stored);
+/* ready.c: engine_profile_cause(), for looks that are not to cause another. */
+enum engine_cause ready_judge(struct engine *e, unsigned profile, bool *ret_is_ready, char *dst,
+                              size_t cap);
 /* ready.c: true when more is known of why an acquire is refused than the pool has said; then *ret says it. */
 bool ready_explains(struct engine *e, unsigned profile, const struct pool_fx *refusal,
                     struct pool_fx *ret);
@@ -389,6 +420,11 @@ void recovery_settle(struct engine *e);
 void space_look(struct engine *e);
 /* Unless it was looked at a moment ago. */
 void space_refresh(struct engine *e);
+
+/* integrity.c: within 20 s; a finding about the database as a whole. */
+void integrity_check(struct engine *e,
+                     void (*on_done)(void *ctx, enum backend_finding_level level, const char *text),
+                     void *ctx);
 
 /* stats.c: of a box that can be counted; on_done() gets NULL when nobody has said. */
 void stats_start(struct engine *e, const struct pool_box *box, uint64_t limit_ns,

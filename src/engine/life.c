@@ -40,6 +40,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->pauses, 64);
     hibernate_init(e, config);
     journal_init(&e->journal);
+    tokens_init(e);
     *ret = e;
     r = ledger_open(e, err);
     if (r == SP_OK)
@@ -69,6 +70,7 @@ void engine_free(struct engine *e)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
     notes_fini(e);
+    tokens_fini(e);
     snapshots_fini(e);
     hibernate_fini(e);
     map_fini(&e->calls);

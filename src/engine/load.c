@@ -195,6 +195,13 @@ static bool on_meta(void *ctx, const char *key, const char *value)
     return true;
 }
 
+static bool on_token(void *ctx, const struct store_token *token)
+{
+    struct loader *l = ctx;
+
+    return tokens_load(l->engine, token);
+}
+
 /* A box whose profile is gone from the configuration still needs one in the pool: retired. */
 static unsigned profile_for(struct pool_config *pc, const struct loaded_box *row)
 {
@@ -341,6 +348,7 @@ int load_store(struct engine *e, struct err *err)
                                   .on_gone = on_gone,
                                   .on_event = on_event,
                                   .on_meta = on_meta,
+                                  .on_token = on_token,
                                   .events_tail = ENGINE_EVENTS_TAIL};
     int r;
 

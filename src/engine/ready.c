@@ -18,29 +18,53 @@ static void describe_mode(char *dst, size_t cap, const char *what, enum pool_mod
                     str_is_empty(text) ? "" : ": ", text);
 }
 
-/* What holds for every profile. */
-static bool has_trouble(struct engine *e, char *dst, size_t cap)
+static const char *const cause_names[] = {"",     "stopping",      "starting", "store",
+                                          "mode", "configuration", "backend",  "snapshots",
+                                          "disk", "failures",      "exhausted"};
+
+static_assert(ARRAY_LEN(cause_names) == ENGINE_CAUSE_COUNT, "a name for each cause");
+
+const char *engine_cause_name(enum engine_cause cause)
+{
+    return cause_names[cause];
+}
+
+static void describe_store(struct engine *e, char *dst, size_t cap)
 {
     const char *store = engine_store_trouble(e);
     const struct engine_disk *disk = engine_disk(e);
+
+    if (store == NULL)
+        store = "the store cannot be written";
+    if (disk->is_known)
+        (void) snprintf(dst, cap, "%.200s; %llu MB are free in %.60s", store,
+                        (unsigned long long) (disk->free_bytes / MB), disk->dir);
+    else
+        str_copy_cut(dst, cap, store);
+}
+
+/* What holds for every profile. */
+static enum engine_cause judge_pool(struct engine *e, char *dst, size_t cap)
+{
     struct pool_stats stats;
 
     pool_get_stats(e->pool, &stats);
-    if (e->is_closing) /* and the backends, which must not be asked any more */
+    if (e->is_closing) { /* and the backends, which must not be asked any more */
         str_copy_cut(dst, cap, "the daemon is stopping");
-    else if (!e->is_recovered)
+        return ENGINE_CAUSE_STOPPING;
+    }
+    if (!e->is_recovered) {
         str_copy_cut(dst, cap, "starting: the backends have not been asked yet");
-    else if (!stats.is_store_up && disk->is_known)
-        (void) snprintf(dst, cap, "%.200s; %llu MB are free in %.60s",
-                        store != NULL ? store : "the store cannot be written",
-                        (unsigned long long) (disk->free_bytes / MB), disk->dir);
-    else if (!stats.is_store_up)
-        str_copy_cut(dst, cap, store != NULL ? store : "the store cannot be written");
-    else if (stats.mode != POOL_RUNNING)
-        describe_mode(dst, cap, "pool", stats.mode, stats.mode_text);
-    else
-        return false;
-    return true;
+        return ENGINE_CAUSE_STARTING;
+    }
+    if (!stats.is_store_up) {
+        describe_store(e, dst, cap);
+        return ENGINE_CAUSE_STORE;
+    }
+    if (stats.mode == POOL_RUNNING)
+        return ENGINE_CAUSE_NONE;
+    describe_mode(dst, cap, "pool", stats.mode, stats.mode_text);
+    return ENGINE_CAUSE_MODE;
 }
 
 /* Callers are refused, or wait for a trial that is under way. */
@@ -110,42 +134,89 @@ const char *engine_disk_limit(struct engine *e, unsigned profile)
                                                         : NULL;
 }
 
-bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap)
+/* What keeps the profile from being served at all, though boxes may be ready. */
+static enum engine_cause judge_profile(struct engine *e, unsigned profile,
+                                       const struct pool_profile_view *view, char *dst, size_t cap)
 {
-    const struct config_profile *config = profiles_config(e, profile);
-    struct engine_backend *b = &e->backends[pool_profile(e->pool, profile)->backend];
-    struct pool_profile_view view;
+    const struct engine_backend *b = &e->backends[view->profile->backend];
     const char *text;
     enum pool_mode mode = pool_profile_mode(e->pool, profile, &text);
 
+    if (profiles_config(e, profile) == NULL || view->profile->is_retired) {
+        str_copy_cut(dst, cap, "the profile is gone from the configuration");
+        return ENGINE_CAUSE_CONFIGURATION;
+    }
+    if (mode != POOL_RUNNING) {
+        describe_mode(dst, cap, "profile", mode, text);
+        return ENGINE_CAUSE_MODE;
+    }
+    if (!str_is_empty(b->trouble) && !(is_failing(view) && view->failed_at_ns > b->trouble_ns)) {
+        str_copy_cut(dst, cap, b->trouble);
+        return ENGINE_CAUSE_BACKEND;
+    }
+    return hibernate_lacks(e, profile, dst, cap) ? ENGINE_CAUSE_SNAPSHOTS : ENGINE_CAUSE_NONE;
+}
+
+/* Why no box can be made. */
+static enum engine_cause judge_making(struct engine *e, unsigned profile,
+                                      const struct pool_profile_view *view, char *dst, size_t cap)
+{
+    const struct engine_backend *b = &e->backends[view->profile->backend];
+
+    if (engine_profile_lacks(e, profile, dst, cap))
+        return ENGINE_CAUSE_SNAPSHOTS;
+    if (b->ops->trouble != NULL &&
+        b->ops->trouble(b->backend, profiles_config(e, profile), dst, cap))
+        return ENGINE_CAUSE_BACKEND;
+    if (is_failing(view)) {
+        describe_breaker(e, view, dst, cap);
+        return ENGINE_CAUSE_FAILURES;
+    }
+    if (!pool_is_exhausted(e->pool))
+        return ENGINE_CAUSE_NONE;
+    str_copy_cut(dst, cap, "all boxes are in use");
+    return ENGINE_CAUSE_EXHAUSTED;
+}
+
+enum engine_cause ready_judge(struct engine *e, unsigned profile, bool *ret_is_ready, char *dst,
+                              size_t cap)
+{
+    struct pool_profile_view view;
+    enum engine_cause cause;
+
     dst[0] = '\0';
     pool_get_profile(e->pool, rt_now(e->rt), profile, &view);
-    if (has_trouble(e, dst, cap))
-        return true;
-    if (config == NULL || view.profile->is_retired)
-        str_copy_cut(dst, cap, "the profile is gone from the configuration");
-    else if (mode != POOL_RUNNING)
-        describe_mode(dst, cap, "profile", mode, text);
-    else if (!str_is_empty(b->trouble) && !(is_failing(&view) && view.failed_at_ns > b->trouble_ns))
-        str_copy_cut(dst, cap, b->trouble);
-    else if (hibernate_lacks(e, profile, dst, cap))
-        return true;
-    else if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */
+    cause = judge_pool(e, dst, cap);
+    if (cause == ENGINE_CAUSE_NONE)
+        cause = judge_profile(e, profile, &view, dst, cap);
+    *ret_is_ready = cause == ENGINE_CAUSE_NONE;
+    if (cause != ENGINE_CAUSE_NONE)
+        return cause;
+    if (engine_disk(e)->is_low) { /* no box is made, but those that there are can be had */
         str_copy_cut(dst, cap, engine_disk(e)->reason);
-        return view.by_state[POOL_BLANK] == 0;
-    } else if (view.by_state[POOL_BLANK] > 0)
-        return false;
-    else if (engine_profile_lacks(e, profile, dst, cap))
-        return true;
-    else if (b->ops->trouble != NULL && b->ops->trouble(b->backend, config, dst, cap))
-        return true;
-    else if (is_failing(&view))
-        describe_breaker(e, &view, dst, cap);
-    else if (pool_is_exhausted(e->pool))
-        str_copy_cut(dst, cap, "all boxes are in use");
-    else
-        return false;
-    return true;
+        *ret_is_ready = view.by_state[POOL_BLANK] > 0;
+        return ENGINE_CAUSE_DISK;
+    }
+    if (view.by_state[POOL_BLANK] > 0)
+        return ENGINE_CAUSE_NONE;
+    cause = judge_making(e, profile, &view, dst, cap);
+    *ret_is_ready = cause == ENGINE_CAUSE_NONE;
+    return cause;
+}
+
+enum engine_cause engine_profile_cause(struct engine *e, unsigned profile, bool *ret_is_ready,
+                                       char *dst, size_t cap)
+{
+    health_touch(e); /* what is shown here is in the log soon */
+    return ready_judge(e, profile, ret_is_ready, dst, cap);
+}
+
+bool engine_profile_trouble(struct engine *e, unsigned profile, char *dst, size_t cap)
+{
+    bool is_ready;
+
+    (void) engine_profile_cause(e, profile, &is_ready, dst, cap); /* the sentence is enough */
+    return !is_ready;
 }
 
 void engine_wait_reason(struct engine *e, unsigned profile, char *dst, size_t cap)

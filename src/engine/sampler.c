@@ -17,7 +17,7 @@
 
 enum {
     RUNNING_MAX = 32, /* samples of boxes whose turn it is */
-    HELD_MAX = 64     /* ends that wait for one; of more at once the last sample is what counts */
+    HELD_MAX = 1024   /* ends that wait for one; of more at once the last sample is what counts */
 };
 
 static bool is_on(const struct engine *e)
@@ -121,14 +121,23 @@ void sampler_ready(struct engine *e, struct box_id id)
         stats_start(e, box, TURN_NS, on_counted, sample_new(e, id));
 }
 
+/* One that has died has nobody to ask, unless its backend still knows. */
+static bool is_countable(const struct engine *e, const struct pool_box *box)
+{
+    bool has_died = pool_end_is_death(box->end);
+
+    return engine_can_count(e, box) && (!has_died || (box->end != POOL_END_RESTARTED &&
+                                                      e->backends[box->backend].ops->counts_ended));
+}
+
 bool sampler_hold_end(struct engine *e, const struct pool_fx *fx)
 {
     const struct pool_box *box = &fx->snapshot;
     struct sample *s;
 
     if (!is_on(e) || fx->u.store.what != POOL_WRITE_DELETING || box->state != POOL_DOOMED ||
-        box->sandbox_id[0] == '\0' || pool_end_is_death(box->end) || box->seen_ns == 0 ||
-        e->sampler.held == HELD_MAX || !engine_can_count(e, box) || !store_is_up(e->store))
+        box->sandbox_id[0] == '\0' || box->seen_ns == 0 || e->sampler.held == HELD_MAX ||
+        !is_countable(e, box) || !store_is_up(e->store))
         return false;
     s = sample_new(e, box->id);
     s->end = xcalloc(1, sizeof(*s->end));

@@ -1,5 +1,5 @@
 /* snapshot_moves.c - see snapshot_moves.h. Few run at once, since each is a process of its own and takes as long as its caller
- * lets it; one that stands still is given up. */
+ * lets it; one that stands still or is too slow is given up. */
 #include "engine/snapshot_moves.h"
 
 #include <errno.h>
@@ -18,7 +18,6 @@
 enum { MOVES_MAX = 8, MOVES_PER_CALLER = 2, ABOUT_MAX = 16 * 1024 };
 
 #define MOVE_NS (3600 * NS_PER_S)
-#define STILL_NS (120 * NS_PER_S)
 
 /* --- what both share --- */
 
@@ -38,19 +37,20 @@ static int check_room(const struct engine *e, uint64_t principal, struct err *er
     return SP_OK;
 }
 
-static void on_still(struct rt_timer *timer)
+static void stop(struct engine_move *m)
 {
-    struct engine_move *m = container_of(timer, struct engine_move, still);
-
-    m->is_still = true;
     if (op_is_active(m->op))
         op_cancel(m->op);
+    else /* packed, and not read to its end */
+        engine_export_cancel(container_of(m, struct engine_export, move));
 }
 
-static void moved(struct engine_move *m)
+static void on_slow(struct pace *p)
 {
-    rt_timer_set(m->engine->rt, &m->still, rt_after(rt_now(m->engine->rt), FAULT_TIME(STILL_NS)),
-                 on_still);
+    struct engine_move *m = container_of(p, struct engine_move, pace);
+
+    m->is_slow = true;
+    stop(m);
 }
 
 static void drop_fd(struct engine_move *m)
@@ -62,7 +62,7 @@ static void drop_fd(struct engine_move *m)
 
 static void drop_stream(struct engine_move *m)
 {
-    rt_timer_cancel(m->engine->rt, &m->still);
+    pace_end(&m->pace);
     if (m->stream != NULL)
         tcp_stream_close(m->stream);
     m->stream = NULL;
@@ -87,7 +87,7 @@ static int begin(struct engine_move *m, struct op *op, const struct tcp_stream_e
     m->config = config_ref_get(e->config);
     list_push_back(&e->moves, &m->link);
     engine_op_begun(e);
-    moved(m);
+    pace_begin(&m->pace, e->rt, on_slow);
     return SP_OK;
 }
 
@@ -103,8 +103,9 @@ static void end(struct engine_move *m)
 static int explain(const struct engine_move *m, int rc, const struct err *err, char *dst,
                    size_t cap)
 {
-    if (rc == SP_CANCELLED && m->is_still) {
-        str_copy_cut(dst, cap, "nothing has moved for two minutes");
+    if (rc == SP_CANCELLED && m->is_slow) {
+        (void) snprintf(dst, cap, "less than %d KB a second have moved for %d s, or nothing",
+                        PACE_RATE / 1024, PACE_PATIENCE_S);
         return SP_TIMEOUT;
     }
     str_copy_cut(dst, cap, rc != SP_OK ? err->msg : "");
@@ -144,7 +145,7 @@ static void on_export_data(void *ctx, const char *data, size_t len)
 {
     struct engine_export *x = ctx;
 
-    moved(&x->move);
+    pace_moved(&x->move.pace, len, false);
     x->on_data(x, data, len);
 }
 
@@ -200,6 +201,8 @@ static int prepare_export(struct engine *e, struct engine_export *x,
                      e->backends[s->backend].ops->name);
     if (rc == SP_OK)
         rc = begin(&x->move, &x->request.op, &events, x, err);
+    if (rc == SP_OK)
+        pace_moved(&x->move.pace, 0, false); /* the backend's turn */
     return rc;
 }
 
@@ -225,26 +228,31 @@ void engine_export_start(struct engine *e, struct engine_export *x, const struct
                                         rt_after(rt_now(e->rt), MOVE_NS), on_packed);
 }
 
-/* How long a caller may take nothing is up to the server. */
 void engine_export_pause(struct engine_export *x)
 {
-    rt_timer_cancel(x->move.engine->rt, &x->move.still);
-    if (x->move.stream != NULL)
-        tcp_stream_pause(x->move.stream);
+    if (x->move.stream == NULL)
+        return;
+    pace_moved(&x->move.pace, 0, true);
+    tcp_stream_pause(x->move.stream);
 }
 
 void engine_export_resume(struct engine_export *x)
 {
     if (x->move.stream == NULL)
         return;
-    moved(&x->move);
+    pace_moved(&x->move.pace, 0, false);
     tcp_stream_resume(x->move.stream);
 }
 
 static void on_export_cancelled(struct rt_task *task)
 {
-    finish_export(container_of(task, struct engine_export, move.refusal), SP_CANCELLED,
-                  err_text(SP_CANCELLED));
+    struct engine_export *x = container_of(task, struct engine_export, move.refusal);
+    struct err err;
+    char reason[sizeof(err.msg)];
+    int rc = err_set(&err, SP_CANCELLED, "%s", err_text(SP_CANCELLED));
+
+    rc = explain(&x->move, rc, &err, reason, sizeof(reason));
+    finish_export(x, rc, reason);
 }
 
 void engine_export_cancel(struct engine_export *x)
@@ -275,7 +283,7 @@ static void on_unpacked(struct op *op)
     int code = explain(&x->move, op->result, &op->err, reason, sizeof(reason));
 
     end(&x->move);
-    quota_end(e, s->principal);
+    quota_end(e, s->principal, x->counted);
     if (code == SP_OK) {
         snapshots_add(e, s, x->move.backend, &none, false);
         log_info("snapshot.imported", LF_HEX("snapshot", s->id), LF_U64("bytes", s->size));
@@ -292,7 +300,7 @@ static void on_import_drain(void *ctx)
 {
     struct engine_import *x = ctx;
 
-    moved(&x->move);
+    pace_moved(&x->move.pace, 0, true);
     x->on_drain(x);
 }
 
@@ -301,7 +309,7 @@ static void on_import_broken(void *ctx)
 {
     struct engine_import *x = ctx;
 
-    rt_timer_cancel(x->move.engine->rt, &x->move.still);
+    pace_end(&x->move.pace);
     x->on_drain(x);
 }
 
@@ -327,7 +335,7 @@ static int prepare_import(struct engine *e, struct engine_import *x,
 
     if ((rc = check_room(e, w->principal, err)) != SP_OK ||
         (rc = import_check_head(e, x, w, err)) != SP_OK ||
-        (rc = quota_check(e, w->principal, err)) != SP_OK)
+        (rc = quota_check(e, w->principal, x->counted, err)) != SP_OK)
         return rc;
     if (e->disk.is_low)
         return err_set(err, SP_POOL_EXHAUSTED, "%s", e->disk.reason);
@@ -350,7 +358,7 @@ void engine_import_start(struct engine *e, struct engine_import *x,
     str_copy_cut(s->instance, sizeof(s->instance), e->instance);
     s->principal = w->principal;
     s->created_ms = (uint64_t) rt_wall_at(e->rt, rt_now(e->rt));
-    quota_begin(e, w->principal);
+    quota_begin(e, w->principal, x->counted);
     x->request.profile = config_find_profile(x->move.config->config, s->profile);
     x->request.is_any_base = w->is_any_base;
     x->request.max_bytes = e->config->config->snapshots.import_max;
@@ -361,15 +369,18 @@ void engine_import_start(struct engine *e, struct engine_import *x,
 
 bool engine_import_write(struct engine_import *x, const char *data, size_t len)
 {
+    bool is_full;
+
     if (x->move.stream == NULL)
         return false;
-    moved(&x->move);
-    return tcp_stream_write(x->move.stream, data, len) > TCP_STREAM_HIGH;
+    is_full = tcp_stream_write(x->move.stream, data, len) > TCP_STREAM_HIGH;
+    pace_moved(&x->move.pace, len, !is_full);
+    return is_full;
 }
 
 void engine_import_end(struct engine_import *x)
 {
-    rt_timer_cancel(x->move.engine->rt, &x->move.still); /* the rest is up to the backend */
+    pace_end(&x->move.pace); /* the rest is up to the backend */
     if (x->move.stream != NULL)
         tcp_stream_shut(x->move.stream);
 }
@@ -386,12 +397,6 @@ void engine_import_cancel(struct engine_import *x)
 
 void moves_close(struct engine *e)
 {
-    for (struct list_node *n = list_first(&e->moves); n != NULL; n = list_next(&e->moves, n)) {
-        struct engine_move *m = container_of(n, struct engine_move, link);
-
-        if (op_is_active(m->op))
-            op_cancel(m->op);
-        else /* packed, and not read to its end */
-            engine_export_cancel(container_of(m, struct engine_export, move));
-    }
+    for (struct list_node *n = list_first(&e->moves); n != NULL; n = list_next(&e->moves, n))
+        stop(container_of(n, struct engine_move, link));
 }

@@ -3,6 +3,7 @@
 #ifndef ENGINE_SNAPSHOT_MOVES_H
 #define ENGINE_SNAPSHOT_MOVES_H
 
+#include "engine/pace.h"
 #include "engine/snapshots.h"
 
 /* What both share: the engine's. */
@@ -14,8 +15,8 @@ struct engine_move {
     unsigned backend;
     struct tcp_stream *stream; /* our end; NULL: closed */
     int fd;                    /* the other one, until it is somebody else's alone */
-    struct rt_timer still;     /* since nothing moves */
-    bool is_still;             /* that was too long */
+    struct pace pace;
+    bool is_slow; /* too slow, or nothing moved */
     struct engine_config_ref *config;
     struct rt_task refusal;
     struct err err; /* of a refusal */
@@ -53,6 +54,7 @@ struct engine_import_options {
 struct engine_import {
     struct engine_move move;
     struct backend_import request; /* request.snapshot is the result */
+    uint64_t counted;              /* bytes, against the limits, until it is there */
     bool is_unwanted;
     void (*on_drain)(struct engine_import *x);
     /* SP_OK: it is whole and known. */

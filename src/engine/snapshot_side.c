@@ -218,11 +218,12 @@ static int run_sweep(struct work *w, struct err *err UNUSED)
 /* Files of this life may be those of snapshots that are being made. */
 void side_sweep(struct engine *e)
 {
+    static const struct engine_snapshots_of all = {.want_hibernated = true};
     struct chore *c = chore_new(e, 0);
 
     c->known = xcalloc(e->snapshot_list.len + 1, sizeof(*c->known));
-    for (const struct engine_snapshot *s = engine_snapshot_first(e); s != NULL;
-         s = engine_snapshot_next(e, s))
+    for (const struct engine_snapshot *s = engine_snapshot_first(e, &all); s != NULL;
+         s = engine_snapshot_next(e, &all, s))
         c->known[c->known_count++] = s->info.id;
     qsort(c->known, c->known_count, sizeof(*c->known), compare);
     c->before_ms = e->snapshots_since_ms;

@@ -1,6 +1,7 @@
 /* snapshots.c - snapshots are the backends' own: they are read at the start, made and deleted through here. */
 #include "engine/snapshots.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,28 +34,11 @@ struct engine_snapshot *engine_snapshot_find(const struct engine *e, uint64_t id
     return s != NULL && !s->is_leaving ? s : NULL;
 }
 
-static const struct engine_snapshot *of_link(const struct list_node *n)
-{
-    return n != NULL ? container_of(n, const struct engine_snapshot, link) : NULL;
-}
-
-const struct engine_snapshot *engine_snapshot_first(const struct engine *e)
-{
-    return of_link(list_first(&e->snapshot_list));
-}
-
-const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
-                                                   const struct engine_snapshot *s)
-{
-    return of_link(list_next(&e->snapshot_list, &s->link));
-}
-
-/* Listings do not come in the order of their making. Takes what `side` has. */
+/* Takes what `side` has. */
 void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backend,
                    struct snapshot_side *side, bool is_found)
 {
     struct engine_snapshot *s;
-    struct list_node *before;
 
     if (map_find(&e->snapshots, hash_u64(info->id), is_id, &info->id) != NULL)
         return;
@@ -70,11 +54,10 @@ void snapshots_add(struct engine *e, const struct snapshot *info, unsigned backe
     if (!info->is_hibernated)
         quota_add(e, info);
     map_insert(&e->snapshots, &s->node, hash_u64(info->id));
-    before = e->snapshot_list.head.prev;
-    while (before != &e->snapshot_list.head &&
-           container_of(before, struct engine_snapshot, link)->info.created_ms > info->created_ms)
-        before = before->prev;
-    list_insert_between(&e->snapshot_list, &s->link, before, before->next);
+    snapshots_rank(&e->snapshot_list, s, offsetof(struct engine_snapshot, link));
+    if (!info->is_hibernated)
+        snapshots_rank(&e->snapshots_kept, s, offsetof(struct engine_snapshot, kept_link));
+    quota_join(e, s);
     if (s->info.is_hibernated)
         hibernate_added(e, s);
 }
@@ -83,6 +66,8 @@ static void forget(struct engine *e, struct engine_snapshot *s)
 {
     map_remove(&e->snapshots, &s->node);
     list_remove(&e->snapshot_list, &s->link);
+    list_remove(&e->snapshots_kept, &s->kept_link);
+    quota_leave(e, s);
     if (s->info.is_hibernated)
         hibernate_forgotten(e, s);
     if (!s->info.is_hibernated)
@@ -94,6 +79,8 @@ static void forget(struct engine *e, struct engine_snapshot *s)
 void snapshots_init(struct engine *e, const struct config *config)
 {
     list_init(&e->snapshot_list);
+    list_init(&e->snapshots_kept);
+    heap_init(&e->snapshots_unused, 0);
     map_init(&e->snapshots, config->snapshots.max);
     list_init(&e->holder_list);
     map_init(&e->holders, 64);
@@ -107,6 +94,7 @@ void snapshots_fini(struct engine *e)
     while (!list_is_empty(&e->snapshot_list))
         forget(e, container_of(list_first(&e->snapshot_list), struct engine_snapshot, link));
     map_fini(&e->snapshots);
+    heap_fini(&e->snapshots_unused);
     quota_fini(e);
 }
 
@@ -252,7 +240,7 @@ static void end_capture(struct engine_capture *c, int rc, const struct err *err)
         share_end(e, c->request.snapshot.principal);
     } else {
         touch(e, c->box, -1);
-        quota_end(e, c->request.snapshot.principal);
+        quota_end(e, c->request.snapshot.principal, 0);
     }
     str_copy_cut(reason, sizeof(reason), rc != SP_OK ? err->msg : "");
     if (rc != SP_OK && side.envs != NULL)
@@ -383,7 +371,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
         refuse(e, c, err.code, err.msg);
         return;
     }
-    if (!is_hibernated && quota_check(e, b->principal, &err) != SP_OK) {
+    if (!is_hibernated && quota_check(e, b->principal, 0, &err) != SP_OK) {
         refuse(e, c, err.code, err.msg);
         return;
     }
@@ -402,7 +390,7 @@ void engine_capture_start(struct engine *e, struct engine_capture *c, struct box
     if (is_hibernated) {
         share_begin(e, b->principal);
     } else {
-        quota_begin(e, b->principal);
+        quota_begin(e, b->principal, 0);
         touch(e, box, +1);
     }
     capture_ask_envs(c);

@@ -17,7 +17,13 @@ struct engine_snapshot {
     struct list_node hibernated_link;
     struct list_node share_link; /* hibernated: those of its principal */
     bool is_over;                /* hibernated: it is to be deleted, and nobody gets it any more */
-    struct list_node link;       /* the oldest first */
+    /* Those of all callers and those of its own, and of each only what is not hibernated: the oldest first. */
+    struct list_node link;
+    struct list_node kept_link;
+    struct list_node own_link;
+    struct list_node own_kept_link;
+    struct heap_node
+        unused; /* not hibernated, nor temporary: by the last use, or when it is looked at again */
     struct snapshot info;
     uint64_t order; /* grows with each that is added: pages follow it */
     unsigned backend;
@@ -74,9 +80,17 @@ void engine_snapshot_used(struct engine *e, uint64_t id);
 /* Those who have most, in this order; returns how many. */
 size_t engine_snapshot_holders(const struct engine *e, struct engine_holding *ret, size_t cap);
 struct engine_holding engine_snapshot_holding(const struct engine *e, uint64_t principal);
-/* All of them, the oldest first; NULL at the end. */
-const struct engine_snapshot *engine_snapshot_first(const struct engine *e);
+/* Which ones are gone through. Each step costs the same, however many others there are. */
+struct engine_snapshots_of {
+    bool is_own; /* of `principal` only */
+    uint64_t principal;
+    bool want_hibernated;
+};
+/* The oldest first; NULL at the end. */
+const struct engine_snapshot *engine_snapshot_first(const struct engine *e,
+                                                    const struct engine_snapshots_of *of);
 const struct engine_snapshot *engine_snapshot_next(const struct engine *e,
+                                                   const struct engine_snapshots_of *of,
                                                    const struct engine_snapshot *s);
 
 /* The engine's own: the start; asks a backend for those it has; the end. */
@@ -99,13 +113,20 @@ void snapshots_close(struct engine *e);
 void capture_ask_envs(struct engine_capture *c);
 void snapshots_capture(struct engine_capture *c);
 void snapshots_not_captured(struct engine_capture *c, int rc, const struct err *err);
-/* snapshot_limits.c: SP_TOO_MANY_SNAPSHOTS when this principal may not have one more. */
-MUST_CHECK int quota_check(const struct engine *e, uint64_t principal, struct err *err);
-void quota_begin(struct engine *e, uint64_t principal); /* one is being made */
-void quota_end(struct engine *e, uint64_t principal);
+/* snapshot_limits.c: SP_TOO_MANY_SNAPSHOTS when this principal may not have one more. `bytes`: what it will take; 0: not known. */
+MUST_CHECK int quota_check(const struct engine *e, uint64_t principal, uint64_t bytes,
+                           struct err *err);
+void quota_begin(struct engine *e, uint64_t principal, uint64_t bytes); /* one is being made */
+void quota_end(struct engine *e, uint64_t principal, uint64_t bytes);
 void quota_add(struct engine *e, const struct snapshot *s);
 void quota_remove(struct engine *e, const struct snapshot *s);
 void quota_fini(struct engine *e);
+/* snapshot_limits.c: in the lists of its principal, and by its use. */
+void quota_join(struct engine *e, struct engine_snapshot *s);
+void quota_leave(struct engine *e, struct engine_snapshot *s);
+const struct list *quota_list(const struct engine *e, uint64_t principal, bool want_hibernated);
+/* snapshot_order.c: into a list that is in the order of their making; `link` is how far behind the beginning of one its link is. */
+void snapshots_rank(struct list *list, struct engine_snapshot *s, size_t link);
 /* snapshots.keep_s counts. */
 void snapshots_keep_arm(struct engine *e);
 /* One of this box is being made. */

@@ -31,19 +31,55 @@ uint64_t front_principal(const char *name)
     return hash_str(name) | 1ULL << 63;
 }
 
-void front_name_principal(const struct config *c, uint64_t principal, char *dst, size_t cap)
+/* Of tcp.tokens; NULL: of none. */
+static const char *configured_name(const struct config *c, uint64_t principal)
 {
+    for (unsigned i = 0; i < c->tcp.tokens.count; i++)
+        if (front_principal(c->tcp.tokens.pairs[i].key) == principal)
+            return c->tcp.tokens.pairs[i].key;
+    return NULL;
+}
+
+void front_name_principal(const struct engine *e, uint64_t principal, char *dst, size_t cap)
+{
+    const char *name;
+
     if (principal >> 63 == 0) {
         (void) snprintf(dst, cap, "uid %llu", (unsigned long long) principal);
         return;
     }
-    for (unsigned i = 0; i < c->tcp.tokens.count; i++) {
-        if (front_principal(c->tcp.tokens.pairs[i].key) == principal) {
-            (void) snprintf(dst, cap, "token %.64s", c->tcp.tokens.pairs[i].key);
-            return;
-        }
-    }
-    str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+    name = engine_token_name(e, principal);
+    if (name == NULL)
+        name = configured_name(engine_config(e), principal);
+    if (name != NULL)
+        (void) snprintf(dst, cap, "token %.64s", name);
+    else
+        str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+}
+
+static const struct {
+    const char *name;
+    unsigned bit;
+} scopes_known[] = {
+    {"read", ENGINE_SCOPE_READ}, {"use", ENGINE_SCOPE_USE}, {"operate", ENGINE_SCOPE_OPERATE}};
+
+unsigned front_scope(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(scopes_known); i++)
+        if (strcmp(scopes_known[i].name, name) == 0)
+            return scopes_known[i].bit;
+    return 0;
+}
+
+void front_name_scopes(unsigned scopes, char ret[FRONT_SCOPES_MAX])
+{
+    size_t len = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(scopes_known); i++)
+        if ((scopes & scopes_known[i].bit) != 0)
+            len += (size_t) snprintf(ret + len, FRONT_SCOPES_MAX - len, "%s%s", len > 0 ? ", " : "",
+                                     scopes_known[i].name);
 }
 
 const char *front_bearer(const struct http_exchange *ex)
@@ -56,41 +92,63 @@ const char *front_bearer(const struct http_exchange *ex)
     return header + strlen(scheme);
 }
 
+static void set_rights(struct front_caller *ret, uint64_t principal, bool is_operator)
+{
+    ret->principal = principal;
+    ret->is_operator = is_operator;
+    ret->scopes = is_operator ? ENGINE_SCOPE_USE | ENGINE_SCOPE_OPERATE : ENGINE_SCOPE_USE;
+    ret->has_bounds = false;
+}
+
 void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret)
 {
     char text[16];
 
     (void) snprintf(text, sizeof(text), "%u", uid);
-    ret->principal = uid;
-    ret->is_operator = uid == 0 || uid == geteuid() || list_has(c->operator_uids, text);
+    set_rights(ret, uid, uid == 0 || uid == geteuid() || list_has(c->operator_uids, text));
 }
 
-/* Every token is compared, so that the time taken does not show which one was near. */
-static bool identify_token(const struct config *c, const char *token, struct front_caller *ret)
+static void take_token(const struct engine_token *t, struct front_caller *ret)
 {
-    const struct config_pair *found = NULL;
+    ret->principal = t->principal;
+    ret->scopes = t->scopes;
+    ret->is_operator = (t->scopes & ENGINE_SCOPE_OPERATE) != 0;
+    ret->has_bounds = t->has_bounds;
+    if (t->has_bounds)
+        ret->bounds = t->bounds;
+}
 
-    if (token == NULL)
-        return false;
+/* Every token of the configuration is compared, so that the time taken does not show which one was near. */
+bool front_identify_token(struct engine *e, const char *token, struct front_caller *ret)
+{
+    const struct config *c = engine_config(e);
+    const struct config_pair *found = NULL;
+    const struct engine_token *made;
+
     for (unsigned i = 0; i < c->tcp.tokens.count; i++)
         if (str_equal_secret(c->tcp.tokens.pairs[i].value, token))
             found = &c->tcp.tokens.pairs[i];
-    if (found == NULL)
-        return false;
-    ret->principal = front_principal(found->key);
-    ret->is_operator = list_has(c->tcp.operators, found->key);
-    return true;
+    if (found != NULL) {
+        set_rights(ret, front_principal(found->key), list_has(c->tcp.operators, found->key));
+        return true;
+    }
+    made = engine_token_find(e, token);
+    if (made != NULL)
+        take_token(made, ret);
+    return made != NULL;
 }
 
-bool front_identify(const struct http_exchange *ex, const struct config *c,
-                    struct front_caller *ret)
+bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret)
 {
     const struct http_peer *peer = http_peer(ex);
+    const char *token;
 
-    if (peer->is_tcp)
-        return identify_token(c, front_bearer(ex), ret);
-    front_identify_uid(c, peer->uid, ret);
-    return true;
+    if (!peer->is_tcp) {
+        front_identify_uid(engine_config(e), peer->uid, ret);
+        return true;
+    }
+    token = front_bearer(ex);
+    return token != NULL && front_identify_token(e, token, ret);
 }
 
 /* --- a new configuration --- */

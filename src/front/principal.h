@@ -3,23 +3,33 @@
 #ifndef FRONT_PRINCIPAL_H
 #define FRONT_PRINCIPAL_H
 
-#include "config/config.h"
+#include "engine/tokens.h"
 #include "http/http.h"
 
 struct front_caller {
     uint64_t principal;
-    bool is_operator; /* root, the daemon's own uid, and those the configuration names */
+    unsigned scopes; /* ENGINE_SCOPE_* */
+    bool
+        is_operator; /* ENGINE_SCOPE_OPERATE: root, the daemon's own uid, those the configuration names, tokens with it */
+    bool has_bounds;
+    struct engine_bounds bounds; /* if it has */
 };
 
 uint64_t front_principal(const char *name);
 /* In words: "uid 1000", "token ci". */
-void front_name_principal(const struct config *c, uint64_t principal, char *dst, size_t cap);
+void front_name_principal(const struct engine *e, uint64_t principal, char *dst, size_t cap);
+/* The names of scopes as in "read", "use", "operate"; 0: there is none of this name. */
+unsigned front_scope(const char *name);
+#define FRONT_SCOPES_MAX 32
+/* "read, use" */
+void front_name_scopes(unsigned scopes, char ret[FRONT_SCOPES_MAX]);
 /* The token of "Authorization: Bearer <token>"; NULL: the request has none. */
 const char *front_bearer(const struct http_exchange *ex);
 void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret);
-/* By its uid on the Unix socket, by a token of tcp.tokens otherwise. False when a TCP caller has no valid one. */
-bool front_identify(const struct http_exchange *ex, const struct config *c,
-                    struct front_caller *ret);
+/* By a token of tcp.tokens, or one that was made. False when it is none that is valid now. */
+bool front_identify_token(struct engine *e, const char *token, struct front_caller *ret);
+/* By its uid on the Unix socket, by its token otherwise. False when a TCP caller has no valid one. */
+bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret);
 
 /* Appends the principals (uint64_t) that have fewer rights by `now` than by `was`: their token is gone or is another one,
  * or they are no operators any more. */

@@ -45,7 +45,9 @@ static int make_dir(int parent, const char *name, uint32_t owner, struct err *er
 /* SP_NOT_FOUND: the path itself is at fault. */
 static int code_of(int sys)
 {
-    return sys == ENOTDIR || sys == ELOOP || sys == ENOENT || sys == EEXIST ? SP_NOT_FOUND : SP_IO;
+    return sys == ENOTDIR || sys == EISDIR || sys == ELOOP || sys == ENOENT || sys == EEXIST
+               ? SP_NOT_FOUND
+               : SP_IO;
 }
 
 int inside_dir(int root, const char *path, uint32_t owner, int *ret_fd, struct err *err)
@@ -182,7 +184,7 @@ int inside_write(int root, const char *path, const char *text, uint32_t owner, s
     if (rc != SP_OK)
         return rc;
     if (unlinkat(parent, name, 0) != 0 && errno != ENOENT)
-        return err_sys(err, SP_IO, errno, "replace '%.150s' in the box", path);
+        return err_sys(err, code_of(errno), errno, "replace '%.150s' in the box", path);
     fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0 || fchown(fd, owner, owner) != 0)
         return err_sys(err, SP_IO, errno, "make '%.150s' in the box", path);

@@ -266,6 +266,12 @@ static int add_bind(int root, int stage, const struct plan *p, const struct plan
     return rc;
 }
 
+/* What is in the way in a snapshot is not the machine's fault, and stays. */
+static int blame(const struct plan *p, int rc)
+{
+    return rc == SP_NOT_FOUND && p->layer_count > 0 ? SP_PROGRAM_NOT_EXECUTABLE : rc;
+}
+
 static int add_mounts(int root, int stage, const struct plan *p, const struct source *sources,
                       struct err *err)
 {
@@ -273,7 +279,7 @@ static int add_mounts(int root, int stage, const struct plan *p, const struct so
     int rc = fds >= 0 ? SP_OK : err_sys(err, SP_IO, errno, "/proc/self");
 
     for (size_t i = 0; rc == SP_OK && i < p->bind_count; i++)
-        rc = add_bind(root, stage, p, &p->binds[i], err);
+        rc = blame(p, add_bind(root, stage, p, &p->binds[i], err));
     for (size_t i = 0; rc == SP_OK && i < p->mount_count; i++)
         rc = attach(root, fds, p, &p->mounts[i], &sources[i], err);
     return rc;
@@ -292,7 +298,7 @@ static int fill(int root, const struct plan *p, struct err *err)
     }
     for (size_t i = 0; rc == SP_OK && i < p->file_count; i++)
         rc = inside_write(root, p->files[i].path, p->files[i].text, p->id_base, err);
-    return rc;
+    return blame(p, rc);
 }
 
 static int build(const struct plan *p, const struct box_dir *d, const struct source *sources,
@@ -327,7 +333,7 @@ static int build(const struct plan *p, const struct box_dir *d, const struct sou
     if ((rc = add_mounts(root, stage, p, sources, err)) != SP_OK ||
         (rc = fit_check(root, err)) != SP_OK || p->connect == NULL)
         return rc;
-    return connector_make_dir(p, root, err);
+    return blame(p, connector_make_dir(p, root, err));
 }
 
 int rootfs_make(const struct plan *p, const struct box_dir *d, unsigned *ret_unmapped,

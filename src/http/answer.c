@@ -117,6 +117,7 @@ void http_reply_error(struct http_exchange *ex, int code, const char *message,
     int sent_code = sp_error_info(code)->http_status != 0 ? code : SP_INTERNAL;
     const struct http_server_config *config = &ex->conn->server->config;
     const char *type = json_type;
+    struct buf shown;
     struct buf text;
 
     if (retry_after_ms > 0 && (status == 429 || status == 503)) {
@@ -127,12 +128,18 @@ void http_reply_error(struct http_exchange *ex, int code, const char *message,
         http_add_header(ex, "Retry-After", seconds);
     }
     buf_init(&text, 64 * 1024);
+    buf_init(&shown, 64 * 1024);
+    if (config->put_message != NULL) {
+        config->put_message(ex, code, message, &shown);
+        message = buf_str(&shown);
+    }
     if (config->put_error != NULL)
         type = config->put_error(&text, sent_code, message);
     else
         reply_put_error(&text, sent_code, message, retry_after_ms);
     http_reply(ex, status, type, buf_str(&text), text.len);
     buf_fini(&text);
+    buf_fini(&shown);
 }
 
 void http_reply_err(struct http_exchange *ex, const struct err *err)

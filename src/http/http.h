@@ -78,6 +78,8 @@ bool http_header_at(const struct http_exchange *ex, unsigned index, const char *
 /* What the request says of its body: 0 for none, -1 when it comes in chunks. */
 int64_t http_body_length(const struct http_exchange *ex);
 const struct http_peer *http_peer(const struct http_exchange *ex);
+/* Which route serves it; NULL: it is refused before that is known. */
+const struct http_route *http_route_of(const struct http_exchange *ex);
 /* The caller on this connection is who it says: see http_server_config.wants_proof. The connection counts for
  * nobody. */
 void http_prove(struct http_exchange *ex);
@@ -185,6 +187,10 @@ enum {
     HTTP_OPEN = 1 << 2,     /* for the guard: no token needed (health) */
     HTTP_ANY = 1 << 3,      /* serves every method, those without a name here too */
     HTTP_QUIET = 1 << 4, /* no use of what is served (health, questions about use): not counted */
+    HTTP_LOOK = 1 << 5,  /* for the guard: changes nothing and shows no contents of boxes */
+    HTTP_BOUND =
+        1
+        << 6, /* for the guard: keeps to the one user, profile or box that a token may be bound to */
 };
 
 struct http_route {
@@ -235,6 +241,8 @@ struct http_server_config {
     bool (*is_operator)(void *ctx, const struct http_peer *peer);
     /* Keeps the bytes of a request until its answer: what http_server_pause() needs. */
     bool keeps_requests;
+    /* Puts what the caller of `ex` may see of an error's message. NULL: all of it. */
+    void (*put_message)(struct http_exchange *ex, int code, const char *message, struct buf *out);
     /* Another error form than ours: puts the body and gives its content type. May be NULL. */
     const char *(*put_error)(struct buf *out, int code, const char *message);
 };

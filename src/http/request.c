@@ -88,6 +88,11 @@ int64_t http_body_length(const struct http_exchange *ex)
     return ex->req.content_length > 0 ? (int64_t) ex->req.content_length : -1;
 }
 
+const struct http_route *http_route_of(const struct http_exchange *ex)
+{
+    return ex->match.route;
+}
+
 const struct http_peer *http_peer(const struct http_exchange *ex)
 {
     return &ex->conn->peer;

@@ -59,6 +59,7 @@ class CommandLine(BoxCase):
         done = self.sandpool("exec", "-e", "A=1", "-C", "/tmp", "--as", "root", self.thread, "--", "sh", "-c",
                              "echo $A; pwd; id -u")
         self.assertEqual(done.stdout, b"1\n/tmp\n0\n")
+        self.assertEqual(self.sandpool("exec", "--user", "root", self.thread, "id", "-u").stdout, b"0\n")  # as with docker
         self.sandpool("exec", "--timeout", "200ms", self.thread, "sleep", "1000", expect=124)
         self.sandpool("exec", self.thread, "nosuchcommand", expect=127)
         done = self.sandpool("exec", "nosuchthread", "true", expect=125)

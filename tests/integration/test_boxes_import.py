@@ -3,14 +3,18 @@
 import concurrent.futures
 import contextlib
 import hashlib
+import http.client
 import os
 import struct
 import subprocess
 import tarfile
 import threading
+import time
+import unittest
 
 from bundle_case import MAGIC, TOP, BundleCase, bundle, compress, entry, unpack
-from fixtures import at_most, main, wait_until
+from fixtures import Daemon, UnixConnection, at_most, main, wait_until
+from test_crash import fault_names
 
 MB = 1024 * 1024
 
@@ -140,6 +144,25 @@ class Refused(ImportCase):
         self.destroy(box)
         self.assertEqual(self.delete(snapshot).status, 200)
 
+    def test_what_makes_no_box(self):
+        """What is in the way in a snapshot stays there: refused at once, and nothing of the machine is blamed."""
+        etc = directory("files/etc")
+        failures = self.pool.get("/v1/pool").json["boxes"]["create_failures"]
+        for place, entries in {"/workspace": [symlink("files/workspace", "/nowhere")],
+                               "/tmp": [entry("files/tmp", data=b"x")],
+                               "/.sandpool/agent": [directory("files/.sandpool"), directory("files/.sandpool/agent")],
+                               "/.sandpool": [symlink("files/.sandpool", "/nowhere")],
+                               "/etc/hostname": [etc, directory("files/etc/hostname")],
+                               "/etc": [entry("files/etc", data=b"x")]}.items():
+            with self.subTest(place=place):
+                snapshot = self.imported(bundle(self.head, [TOP, *entries]))
+                answer = self.server.acquire("none", snapshot_id=snapshot["snapshot_id"], wait_ms=20000)
+                self.assertCode(answer, 422, "invalid_field")
+                self.assertIn(f"'{place}", answer.text)
+                self.assertIn(snapshot["snapshot_id"], answer.text)
+                self.assertEqual(self.delete(snapshot).status, 200)
+        self.assertEqual(self.pool.get("/v1/pool").json["boxes"]["create_failures"], failures)
+
     def test_damaged(self):
         data, archive = self.data, self.archive
         length = 8 + struct.unpack("<I", data[4:8])[0]
@@ -220,12 +243,71 @@ class Limited(BundleCase):
         head, _ = unpack(data)
         status, answer = self.send(bundle({**head, "bytes": 190 * MB}, [TOP]))
         self.assertEqual((status, answer["error"]["code"]), (429, "too_many_snapshots"), answer)
+        self.assertUnderWayCounts(head, data)
         self.imported(data)
         self.imported(data)
         status, answer = self.send(data)
         self.assertEqual((status, answer["error"]["code"]), (429, "too_many_snapshots"), answer)
         self.assertIn("snapshots.max", answer["error"]["message"])
         self.assertEqual(len(self.on_disk()), 3)
+
+
+    def assertUnderWayCounts(self, head, data):
+        """What an import will take counts from its beginning, and no longer when it fails."""
+        large = bundle({**head, "bytes": 120 * MB}, [TOP])
+        begun, go = threading.Event(), threading.Event()
+
+        def pieces():
+            yield large[:-1]
+            wait_until(lambda: any(self.server.state.glob("oci/snapshots/new-*")), "it has begun")
+            begun.set()
+            self.assertTrue(go.wait(at_most(60)))
+        self.addCleanup(go.set)
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            first = threads.submit(self.send, pieces())
+            self.assertTrue(begun.wait(at_most(60)))
+            status, answer = self.send(large)
+            go.set()
+            self.assertEqual(first.result()[0], 422)
+        self.assertEqual((status, answer["error"]["code"]), (429, "too_many_snapshots"), answer)
+        self.assertIn("snapshots.max_bytes_per_caller", answer["error"]["message"])
+        done = self.imported(large)
+        self.assertEqual(self.delete(done).status, 200)
+
+
+@unittest.skipUnless(fault_names(), "this build cannot hurry")
+class Slow(ImportCase):
+    """Two minutes are 1.2 seconds here."""
+    daemon = staticmethod(lambda home, config: Daemon(home, config, {"SANDPOOL_HURRY": "100"}))
+
+    def test_a_byte_now_and_then(self):
+        box = self.acquire("slow")
+        box.sh(["sh", "-c", "head -c 8000000 /dev/urandom > /workspace/x"])
+        snapshot = self.take(box)
+        data = self.file_of(snapshot)
+        sent = []
+
+        def pieces(size):
+            for i in range(0, len(data), size):
+                yield data[i:i + size]
+                sent.append(size)
+                time.sleep(0.02)
+        status, answer = self.send(pieces(16))
+        self.assertEqual((status, answer["error"]["code"]), (504, "timeout"), answer)
+        self.assertIn("32 KB a second", answer["error"]["message"])
+        self.assertGreater(len(sent), 10, "it was not for silence")
+        status, answer = self.send(pieces(65536))
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(self.delete(answer).status, 200)
+        self.assertSlowReaderIsCut(snapshot)
+
+    def assertSlowReaderIsCut(self, snapshot):
+        with contextlib.closing(UnixConnection(self.server.socket, 60)) as connection:
+            connection.request("GET", f"/v1/snapshots/{snapshot['snapshot_id']}/export")
+            response = connection.getresponse()
+            wait_until(lambda: response.read(16) and "snapshot.not_exported" in self.server.log.read_text(), "it is given up")
+            with self.assertRaises((http.client.IncompleteRead, ConnectionResetError)):
+                response.read()
 
 
 class SmallDisk(ImportCase):

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import threading
 import time
 
@@ -16,6 +17,7 @@ from oci_case import HAS_CGROUPS
 from test_boxes_calls import CallsCase, Stream
 
 COMMANDS = int(os.environ.get("SANDPOOL_TEST_COMMANDS", 300 if IS_SANITIZED else 2000))
+BOXES = int(os.environ.get("SANDPOOL_TEST_BOXES", 4 if IS_SANITIZED else 8))  # with 10 commands at once in each
 STREAM_MB = int(os.environ.get("SANDPOOL_TEST_STREAM_MB", 600 if IS_SANITIZED else 1000))
 KEPT = 256 * 1024 * 1024  # of a stream, by the agent; on a disk of 2 GB
 GROWTH_KB = 4 * 1024  # of either program
@@ -212,6 +214,27 @@ class Refusals(LoadCase):
 
 
 class Commands(LoadCase):
+    def test_commands_in_many_boxes_at_once(self):
+        """All run at the same moment; each answer is that of its own command."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 11 * BOXES + 200)), hard))
+        boxes = [self.lease(f"crowd-{i}") for i in range(BOXES)]
+        streams = []
+        for box in boxes:
+            self.base = f"/v1/sandboxes/{box.id}"
+            self.run_in_box("mkfifo go")
+            streams += [(box.id, i, self.stream(f"echo {box.id}; read x < go; echo {i}; exit {i}", timeout_s=0))
+                        for i in range(10)]
+        for box, _, s in streams:
+            while s.out != f"{box}\n".encode():
+                self.assertIsNotNone(s.next(), "it ended before it could")
+        for box in boxes:
+            self.base = f"/v1/sandboxes/{box.id}"
+            self.run_in_box(": > go")  # opens it for all that wait
+        for box, i, s in streams:
+            s.drain()
+            self.assertEqual((s.out, s.end["outcome"], s.end["exit_code"]), (f"{box}\n{i}\n".encode(), "exited", i))
+
     def run_many(self, count, threads=4):
         failures = []
 

@@ -227,6 +227,16 @@ class AtTheEnds(UsageCase):
         self.assertLess(report["cpu_ms"], 2000)
         self.assertLessEqual(20 << 20, report["disk_write_bytes"])
 
+    def test_a_box_that_ends_itself_is_metered_too(self):
+        """Its root can end it whenever it likes: that is no way to use a processor for nothing."""
+        box = self.acquire("cheap")
+        self.wait_sampled(box)
+        self.python(box, BURN)
+        self.pool.post(f"/v1/sandboxes/{box.id}/exec", {"command": "kill 1; sleep 60", "user": "root"})
+        wait_until(lambda: self.pool.get(f"/v1/sandboxes/{box.id}").status != 200, "it has died")
+        wait_until(lambda: self.metered(box)["cpu_ms"] >= 900, lambda: self.rows_of(box))
+        self.assertLess(self.metered(box)["cpu_ms"], 2000)
+
 
 if __name__ == "__main__":
     main()

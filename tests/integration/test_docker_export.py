@@ -199,6 +199,7 @@ class Exports(SnapshotCase):
                 ("'/etc/group' is a named pipe", entry("etc/group", link="../one", kind=link), entry("one", link="/two/p", kind=link),
                  entry("two", link="var", kind=link), entry("var/p", fifo)),
                 ("'/etc/passwd' is a directory", entry("etc/passwd", tarfile.DIRTYPE)),
+                ("no matching entries in passwd", entry("etc/passwd", data=b"somebody:x:7:7::/:/bin/sh\n")),
                 ("'/etc/group' is longer", entry("etc/group", data=bytes(5 << 20))))):
             answer = acquired(number, *entries)
             self.assertEqual((answer.status, answer.json["error"]["code"]), (422, "invalid_field"), answer)

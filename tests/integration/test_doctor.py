@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 
 from fixtures import BIN, TestCase, main
@@ -25,10 +26,27 @@ class Doctor(TestCase):
         done = self.examine({"default": {"backend": "sim"}, "b": {"backend": "sim"}}, program="sandpoold")
         answer = json.loads(done.stdout)
         self.assertTrue(answer["ok"])
-        self.assertEqual(len(answer["backends"]), 1)  # the two share it
-        for finding in answer["backends"][0]["findings"]:
+        self.assertEqual([b["name"] for b in answer["backends"]], ["sim:", "machine"])  # the two share it
+        for finding in answer["backends"][0]["findings"] + answer["backends"][1]["findings"]:
             self.assertEqual(set(finding), {"level", "subject", "text"})
             self.assertIn(finding["level"], ("ok", "warn", "fail"))
+        subjects = {f["subject"] for f in answer["backends"][1]["findings"]}
+        self.assertLessEqual({"kernel features", "open files", "socket", "clock", "disk"}, subjects)
+
+    def test_before_it_is_started(self):
+        """What would keep the daemon from starting, or from making boxes."""
+        taken = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        port = taken.getsockname()[1]
+        done = self.examine({"default": {"backend": "sim"}}, program="sandpoold", status=1, store={"min_free": "64T"},
+                            state_dir=self.directory, socket={"path": self.directory + "/s.sock"},
+                            tcp={"listen": f"127.0.0.1:{port}", "tokens": {"ci": "t" * 32}})
+        found = {f["subject"]: (f["level"], f["text"]) for b in json.loads(done.stdout)["backends"] for f in b["findings"]}
+        self.assertEqual(found["disk"][0], "fail", found)
+        self.assertIn("below the floor", found["disk"][1])
+        self.assertEqual(found["tcp.listen"][0], "warn", found)
+        self.assertIn("Address already in use", found["tcp.listen"][1])
+        self.assertEqual(found["socket"][0], "ok", found)
 
     def test_for_people_and_for_machines(self):
         done = self.examine({"default": {"backend": "sim"}})

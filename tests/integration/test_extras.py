@@ -262,7 +262,7 @@ class TestDoctor(ExtrasCase):
         client = self.start()
         answer = self.assertOk(client.get("/v1/doctor"))
         self.assertTrue(answer["ok"])
-        self.assertEqual([b["name"] for b in answer["backends"]], [f"sim:{self.machine.socket}", "disk", "profiles"])
+        self.assertEqual([b["name"] for b in answer["backends"]], [f"sim:{self.machine.socket}", "machine", "disk", "database", "profiles"])
         self.assertEqual([(f["level"], f["subject"]) for f in answer["backends"][0]["findings"]],
                          [("ok", "sandpool-sim"), ("warn", "simulated boxes")])
         self.assertTrue(all(f["text"] for f in answer["backends"][0]["findings"]))

@@ -4,10 +4,13 @@ import http.client
 import json
 import os
 import pathlib
+import re
+import resource
 import signal
 import subprocess
 
-from fixtures import BIN, WAIT_S, Daemon, TestCase, free_port, main, tmpdir, remove_groups, wait_until
+from fixtures import BIN, WAIT_S, Client, Daemon, TestCase, free_port, main, tmpdir, remove_groups, wait_until
+from hostile import as_nobody
 
 
 class Health(TestCase):
@@ -19,16 +22,34 @@ class Health(TestCase):
         text = client.get("/v1/events?since=0&follow=0").text
         return [line[len("event: "):] for line in text.splitlines() if line.startswith("event: ")]
 
-    def assertAgree(self, daemon, client, words):
+    def events(self, client, *kinds):
+        text = client.get("/v1/events?since=0&follow=0").text
+        found = [dict(part.split(": ", 1) for part in event.splitlines()) for event in text.split("\n\n") if event]
+        return [(e["event"], json.loads(e["data"])) for e in found if e.get("event") in kinds]
+
+    def last_readiness(self, client):
+        found = self.events(client, "profile_ready", "profile_not_ready")
+        return found[-1][1].get("cause") if found else None
+
+    def assertAgree(self, daemon, client, words, cause):
         """All say that nobody gets a box of the profile, and why."""
         ready = client.get("/readyz")
         self.assertEqual(ready.status, 503, ready)
+        self.assertEqual(ready.json["cause"], cause)
         self.assertIn(words, ready.json["reason"])
+        metrics = client.get("/metrics").text
+        self.assertIn('sandpool_profile_ready{profile="default"} 0\n', metrics)
+        self.assertIn(f'sandpool_profile_trouble{{profile="default",cause="{cause}"}} 1\n', metrics)
+        self.assertEqual(len(re.findall(r"^sandpool_profile_trouble.* 1$", metrics, re.M)), 1)
+        wait_until(lambda: self.last_readiness(client) == cause, f"an event that says '{cause}'")
+        self.assertIn(words, self.events(client, "profile_not_ready")[-1][1]["reason"])
+        log = [line for line in daemon.process.output().splitlines() if "profile.not_ready" in line]
+        self.assertTrue(log and f"cause={cause}" in log[-1] and words in log[-1], log)
         profiles = {p["name"]: p for p in ready.json["profiles"]}
         self.assertFalse(profiles["default"]["ready"])
         self.assertIn(words, profiles["default"]["reason"])
         shown = client.get("/v1/pool").json["profiles"][0]
-        self.assertEqual((shown["ready"], words in shown["reason"]), (False, True), shown)
+        self.assertEqual((shown["ready"], shown["cause"], words in shown["reason"]), (False, cause, True), shown)
         self.assertIn(words, self.cli(daemon, "pool").stdout)
         doctor = self.cli(daemon, "doctor")
         self.assertNotEqual(doctor.returncode, 0, doctor.stdout)
@@ -37,10 +58,13 @@ class Health(TestCase):
 
     def assertReady(self, daemon, client):
         ready = client.get("/readyz")
-        self.assertEqual((ready.status, ready.json["reason"]), (200, None), ready)
+        self.assertEqual((ready.status, ready.json["reason"], ready.json["cause"]), (200, None, None), ready)
         self.assertEqual([p for p in ready.json["profiles"] if not p["ready"]], [])
         doctor = self.cli(daemon, "doctor")
         self.assertEqual(doctor.returncode, 0, doctor.stdout)
+        wait_until(lambda: self.last_readiness(client) is None, "the last event is that it is ready, or there is none")
+        self.assertNotIn(" 1\n", "".join(line for line in client.get("/metrics").text.splitlines(True)
+                                          if line.startswith("sandpool_profile_trouble")))
 
     def test_all_boxes_are_in_use(self):
         daemon = self.daemon({"warm": {"min": 0, "max": 0}}, pool={"max_boxes": 1, "max_waiters": 8})
@@ -49,7 +73,7 @@ class Health(TestCase):
         self.assertOk(client.acquire("a"))
         for _ in range(5):
             self.assertCode(client.acquire("b", wait_ms=0), 429, "pool_exhausted")
-        self.assertAgree(daemon, client, "all boxes are in use")
+        self.assertAgree(daemon, client, "all boxes are in use", "exhausted")
         self.assertEqual(self.kinds(client).count("exhausted"), 1, "not one for every refusal")
         self.assertEqual(daemon.process.output().count("pool.exhausted"), 1)
         self.assertOk(client.release(client.acquire("a").json["sandbox_id"], destroy=True))
@@ -64,13 +88,27 @@ class Health(TestCase):
         profile = {"backend": "oci", "runtime": str(runtime), "warm": {"min": 0, "max": 0}}
         instance = "test-health-" + os.path.basename(self.directory)[-8:]
         self.addCleanup(remove_groups, instance)
-        daemon = self.daemon(profile, instance=instance)
+        daemon = self.daemon(profile, instance=instance, socket={"mode": "0666"})
+        os.chmod(self.directory, 0o755)
         client = self.client(daemon)
         runtime.unlink()
-        self.assertAgree(daemon, client, "runc-of-this-test is not installed")
+        self.assertAgree(daemon, client, "runc-of-this-test is not installed", "backend")
         refused = client.acquire("t", wait_ms=1000)
         self.assertEqual(refused.status, 503, refused)
-        self.assertAgree(daemon, client, "runc-of-this-test is not installed")
+        self.assertAgree(daemon, client, "runc-of-this-test is not installed", "backend")
+        self.assertOthersSeeNoPaths(daemon, client, str(runtime))
+
+    def assertOthersSeeNoPaths(self, daemon, client, path):
+        """The cause, but not where on the host it is."""
+        def look(caller, thread):
+            answer = caller.acquire(thread, wait_ms=1000)
+            return [answer.text, *(caller.get(where).text for where in ("/readyz", "/v1/pool", "/v1/profiles", "/v1/waiting",
+                                                                        "/v1/events?format=json&since=0"))]
+        seen = as_nobody(lambda: look(Client(daemon.socket), "other"))
+        for ours, theirs in zip(look(client, "own"), seen, strict=True):
+            self.assertIn(path, ours)
+            self.assertNotIn(self.directory, theirs)
+            self.assertIn("…/runc-of-this-test", theirs, ours)
 
     def test_a_runtime_that_cannot_be_tried(self):
         """The base of boxes cannot be made, on a full disk, say: that is no word about the runtime."""
@@ -95,7 +133,7 @@ class Health(TestCase):
         client = self.client(daemon)
         self.assertReady(daemon, client)
         self.assertEqual(client.acquire("t", wait_ms=1000).status, 503)
-        self.assertAgree(daemon, client, "could not be made")
+        self.assertAgree(daemon, client, "could not be made", "failures")
 
     def test_the_next_acquire_tries_again(self):
         """Nothing is made for a profile without warm boxes: when the pause is over, its next acquire can succeed."""
@@ -132,7 +170,7 @@ class Health(TestCase):
         while failures() < 12:
             self.assertEqual(client.get("/readyz").status, 503)
             self.assertTrue(client.get("/v1/pool").json["profiles"][0]["breaker"]["open"])
-        self.assertAgree(daemon, client, "could not be made")
+        self.assertAgree(daemon, client, "could not be made", "failures")
 
     def test_a_full_disk(self):
         """Nobody gets a box that is to be made, but those that there are can be had."""
@@ -152,8 +190,64 @@ class Health(TestCase):
         self.assertIn("only boxes that there are can be had", " ".join(doctor.stdout.split()))
         self.assertIn("below the floor", self.cli(daemon, "pool").stdout)
         self.assertOk(client.acquire("a", wait_ms=0))
-        self.assertAgree(daemon, client, "below the floor")
+        self.assertAgree(daemon, client, "below the floor", "disk")
         self.assertEqual(client.acquire("b", wait_ms=0).status, 503)
+
+    def test_what_a_doctor_looks_at(self):
+        daemon = self.daemon({"warm": {"min": 1, "max": 1}}, tcp={"listen": f"127.0.0.1:{free_port()}", "tokens": {"ci": "t" * 32}})
+        client = self.client(daemon)
+        self.wait_blank(client, 1)
+
+        def findings():
+            answer = self.assertOk(client.get("/v1/doctor"))
+            return answer["ok"], {(b["name"], f["subject"]): (f["level"], f["text"])
+                                  for b in answer["backends"] for f in b["findings"]}
+        is_ok, found = findings()
+        self.assertTrue(is_ok, found)
+        self.assertLessEqual({("machine", "kernel features"), ("machine", "cgroup controllers"), ("machine", "open files"),
+                              ("machine", "socket"), ("machine", "tcp.listen"), ("machine", "ports of boxes"),
+                              ("machine", "clock"), ("disk", "free space"), ("disk", "inodes"), ("database", "writes"),
+                              ("database", "integrity"), ("profiles", "default")}, set(found))
+        self.assertEqual(found["database", "integrity"][0], "ok", found["database", "integrity"])
+        self.assertEqual(found["machine", "socket"][0], "warn", found["machine", "socket"])
+        self.assertIn("not all whom that admits may enter", found["machine", "socket"][1])
+        os.chmod(self.directory, 0o755)
+        found = findings()[1]
+        self.assertEqual(found["machine", "socket"][0], "ok", found["machine", "socket"])
+        self.assertIn("mode 0660", found["machine", "socket"][1])
+        self.assertEqual([n for n in os.listdir(daemon.state) if n.endswith(".tmp")], [])
+        os.chmod(daemon.socket, 0o666)
+        self.assertIn("every user of this machine", findings()[1]["machine", "socket"][1])
+        moved = daemon.socket.with_suffix(".moved")
+        daemon.socket.rename(moved)
+        is_ok, found = findings()
+        self.assertEqual((is_ok, found["machine", "socket"][0]), (False, "fail"), found["machine", "socket"])
+        moved.rename(daemon.socket)
+        used = int(found["machine", "open files"][1].split()[0])
+        soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (used + 20, hard))
+        is_ok, found = findings()
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual((is_ok, found["machine", "open files"][0]), (False, "fail"), found["machine", "open files"])
+
+    def test_a_database_that_is_damaged(self):
+        """It is read whole when it is examined; the daemon works on meanwhile."""
+        daemon = self.daemon({"warm": {"min": 0, "max": 0}})
+        self.assertOk(self.client(daemon).acquire("t"))
+        daemon.stop()
+        path = daemon.state / "sandpool.db"
+        data = bytearray(path.read_bytes())
+        count = int.from_bytes(data[28:32], "big")
+        data += bytes(len(data) // count)
+        data[28:32] = (count + 1).to_bytes(4, "big")  # a page that belongs to nothing
+        path.write_bytes(data)
+        daemon.start()
+        client = self.client(daemon)
+        done = self.cli(daemon, "doctor")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("damaged: ", " ".join(done.stdout.split()))
+        self.assertIn("never used", " ".join(done.stdout.split()))
+        self.assertEqual(client.get("/healthz").status, 200)
 
     def test_a_log_on_a_disk_that_hangs(self):
         """Nothing stops for a line of the log, and no line is lost."""

@@ -55,6 +55,10 @@ class Box {
     return this.client.silenceMs;
   }
 
+  get graceMs() {
+    return this.client.graceMs;
+  }
+
   // --- calls to this sandbox ---
 
   /**

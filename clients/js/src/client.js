@@ -27,6 +27,8 @@ class Client {
     this.reconnectMs = positive(reconnectS, 'reconnectS') * 1000;
     /** @type {number | undefined} */
     this.silenceMs = undefined; // the usual
+    /** @type {number | undefined} */
+    this.graceMs = undefined; // likewise
   }
 
   /** Closes the connections that are kept; calls under way end by themselves. */

@@ -5,7 +5,7 @@
 const { randomBytes } = require('node:crypto');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { StringDecoder } = require('node:string_decoder');
-const { ConnectionFailed, SandpoolError } = require('./errors');
+const { ConnectionFailed, SandpoolError, TransportLost } = require('./errors');
 const { Patience } = require('./events');
 const { HeadTail, Result } = require('./result');
 const { ACCEPT, followJob } = require('./follow');
@@ -14,6 +14,9 @@ const { segment } = require('./address');
 const DEFAULT_TIMEOUT_S = 60;
 const DEFAULT_MAX_OUTPUT = 1024 * 1024;
 const MARGIN_MS = 30_000; // for the answer, beyond the time of the command
+const GRACE_MS = 60_000; // for the end of a stream, likewise
+const RATE_MIN = 512; // bytes in a millisecond, at which output that was kept is read after that
+const READ_MS = 1024_000; // which takes no longer: a box keeps 256 MiB of each stream
 const LOOKS = 4; // for a job whose start was not confirmed
 const LOOK_MS = 10_000;
 const AMBIGUOUS = ['connect_failed', 'transport_lost', 'timeout', 'protocol'];
@@ -40,6 +43,56 @@ function stdinBody(stdin) {
   if (typeof stdin === 'string') return { stdin };
   if (stdin instanceof Uint8Array) return { stdin_base64: Buffer.from(stdin.buffer, stdin.byteOffset, stdin.length).toString('base64') };
   throw new TypeError('stdin must be a string or bytes; box.start() takes more with job.send()');
+}
+
+/**
+ * How long we wait for a command that its box ends by itself when its time is over. A box that does not, and says that all is
+ * well, keeps nobody waiting. Only waiting counts: not what the caller does with the output.
+ */
+class Limit {
+  /**
+   * @param {number} timeoutS 0: none
+   * @param {AbortSignal | null} signal
+   * @param {number} [graceMs]
+   */
+  constructor(timeoutS, signal, graceMs = GRACE_MS) {
+    this.leftMs = timeoutS > 0 ? timeoutS * 1000 + graceMs : Infinity;
+    this.bonusMs = READ_MS;
+    this.since = performance.now();
+    this.stopper = new AbortController();
+    this.outer = signal;
+    this.onAbort = () => this.stopper.abort(signal?.reason);
+    signal?.addEventListener('abort', this.onAbort, { once: true });
+    if (signal?.aborted) this.onAbort();
+    /** @type {NodeJS.Timeout | null} */
+    this.timer = null;
+    this.goOn(0);
+  }
+
+  get signal() {
+    return this.stopper.signal;
+  }
+
+  pause() {
+    if (this.timer) clearTimeout(this.timer);
+    this.leftMs -= performance.now() - this.since;
+  }
+
+  /** @param {number} count of bytes that have come */
+  goOn(count) {
+    const bonus = Math.min(count / RATE_MIN, this.bonusMs);
+    this.bonusMs -= bonus;
+    this.leftMs += bonus;
+    this.since = performance.now();
+    if (this.leftMs === Infinity) return;
+    this.timer = setTimeout(() => this.stopper.abort(new TransportLost(
+      'transport_lost', 'the time of the command is over, and the sandbox does not end it')), Math.min(Math.max(this.leftMs, 0), 0x7fffffff));
+  }
+
+  end() {
+    if (this.timer) clearTimeout(this.timer);
+    this.outer?.removeEventListener('abort', this.onAbort);
+  }
 }
 
 /** One run: what was asked, and how far it is. */
@@ -158,14 +211,22 @@ class Run {
 
   /** @param {import('node:http').IncomingMessage | null} first */
   async follow(first) {
-    const steps = followJob(this.box, this.place, { first, signal: this.signal, reconnectMs: this.box.reconnectMs });
-    for await (const step of steps) {
-      if ('end' in step) {
-        await this.flush();
-        return this.finish(fromView(step.end));
+    const limit = new Limit(this.options.timeoutS ?? DEFAULT_TIMEOUT_S, this.signal, this.box.graceMs);
+    const steps = followJob(this.box, this.place, { first, signal: limit.signal, reconnectMs: this.box.reconnectMs });
+    limit.signal.addEventListener('abort', () => first?.destroy(limit.signal.reason), { once: true });
+    try {
+      for await (const step of steps) {
+        limit.pause();
+        if ('end' in step) {
+          await this.flush();
+          return this.finish(fromView(step.end));
+        }
+        if ('gap' in step) this.kept[/** @type {'stdout'} */ (step.stream)].skip();
+        else if ('data' in step) await this.take(step.stream, step.data);
+        limit.goOn(step.data?.length ?? 0);
       }
-      if ('gap' in step) this.kept[/** @type {'stdout'} */ (step.stream)].skip();
-      else if ('data' in step) await this.take(step.stream, step.data);
+    } finally {
+      limit.end();
     }
     throw new ConnectionFailed('connect_failed', 'the stream stopped before its end');
   }

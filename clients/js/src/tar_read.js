@@ -196,6 +196,22 @@ function staysInside(parts, link) {
   return ups <= parts.length - 1 && !steps.slice(ups).includes('..'); // 'a/..' may lead anywhere when 'a' is a link
 }
 
+/** A name of the archive as it is written here. @param {string} name */
+function plain(name) {
+  return name.split('/').filter((part) => part !== '' && part !== '.').join('/');
+}
+
+/**
+ * Another name of a file that came with this archive.
+ * @param {Tree} tree
+ * @param {string[]} parts
+ * @param {string} first
+ */
+async function nameAgain(tree, parts, first) {
+  if (parts.join('/') === first) return;
+  await fs.promises.link(path.join(tree.root, first), await tree.place(parts));
+}
+
 /**
  * @param {Reader} reader
  * @param {string} full
@@ -227,6 +243,7 @@ async function unpack(source, directory, maxBytes) {
   const done = { files: 0, bytes: 0, skipped: /** @type {string[]} */ ([]) };
   /** @type {{parts: string[], link: string}[]} */
   const links = []; // made last: nothing is written through them
+  const names = new Set(); // of the files that came with this archive
   try {
     for await (const entry of entries(reader)) {
       const parts = partsOf(entry.name);
@@ -236,11 +253,17 @@ async function unpack(source, directory, maxBytes) {
         if (done.bytes > maxBytes) throw new SandpoolError('too_big', `the tree has more than ${maxBytes} bytes`);
         await writeFile(reader, await tree.place(parts), entry);
         await reader.skip(pad(entry.size));
+        names.add(parts.join('/'));
         done.files += 1;
         continue;
       }
       if (entry.type === '5') await tree.directory(parts);
       else if (entry.type === '2' && staysInside(parts, entry.link)) links.push({ parts, link: entry.link });
+      else if (entry.type === '1' && parts.length > 0 && names.has(plain(entry.link))) {
+        await nameAgain(tree, parts, plain(entry.link));
+        names.add(parts.join('/'));
+        done.files += 1;
+      }
       else done.skipped.push(entry.name);
       if (entry.type !== '2' && entry.type !== '1' && entry.type !== '5') await reader.skip(entry.size + pad(entry.size));
     }

@@ -9,6 +9,7 @@ const BODY_MAX = 256 * 1024 * 1024; // of a JSON answer: a list of 100,000 files
 const ERROR_MAX = 1024 * 1024;
 const KEEPALIVE_MS = 30_000; // how soon TCP finds out that the other machine is gone
 const IDLE_SOCKETS = 8;
+const SILENCE_MS = 300_000; // of a body that has begun: a file is flushed to its disk before the answer
 
 /**
  * @typedef {object} Request
@@ -286,18 +287,27 @@ async function readText(answer, max, signal) {
 }
 
 /**
- * The bytes of a body; one that is cut off ends with ConnectionFailed.
+ * The bytes of a body; one that is cut off, or does not go on, ends with ConnectionFailed.
  * @param {Answer} answer
  * @param {AbortSignal | null} [signal]
+ * @param {number} [silenceMs]
  * @returns {AsyncGenerator<Buffer, void, void>}
  */
-async function* chunks(answer, signal = null) {
+async function* chunks(answer, signal = null, silenceMs = SILENCE_MS) {
+  const wait = () => setTimeout(() => answer.destroy(broken(new Error(`nothing came for ${silenceMs / 1000} s`))), silenceMs);
+  let timer = wait();
   try {
-    for await (const part of answer) yield part;
+    for await (const part of answer) {
+      clearTimeout(timer); // whoever takes long with a part is not the server
+      yield part;
+      timer = wait();
+    }
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
     if (error instanceof SandpoolError) throw error;
     throw broken(error);
+  } finally {
+    clearTimeout(timer);
   }
   if (!answer.complete) throw broken(undefined);
 }

@@ -8,6 +8,8 @@ const { broken } = require('./transport');
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
 const MESSAGE_MAX = 16 * 1024 * 1024;
 const QUEUE_MAX = 1024 * 1024; // bytes that nobody has taken yet; then the socket waits
+const MESSAGE_COST = 64; // of a message in the queue, however short it is
+const PONGS_MAX = 64 * 1024; // bytes that have not been sent: then a ping is not answered
 const CLOSE_MS = 5000;
 const SILENCE_MS = 60_000;
 const OP = { more: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 };
@@ -187,7 +189,7 @@ class WebSocketConnection {
   onPart(op, data, isLast) {
     const { message } = this;
     if (op !== OP.more) message.op = op;
-    message.parts.push(data);
+    if (data.length > 0) message.parts.push(data);
     message.size += data.length;
     if (!isLast) return;
     const whole = Buffer.concat(message.parts);
@@ -201,7 +203,8 @@ class WebSocketConnection {
    * @param {Buffer} data
    */
   onControl(op, data) {
-    if (op === OP.ping) this.write(OP.pong, data);
+    // Whoever sends pings and reads nothing does not fill our memory.
+    if (op === OP.ping && this.socket.writableLength < PONGS_MAX) this.write(OP.pong, data);
     if (op !== OP.close) return;
     if (data.length >= 2) {
       this.closeCode = data.readUInt16BE(0);
@@ -225,7 +228,7 @@ class WebSocketConnection {
       return;
     }
     this.queue.push(message);
-    this.queued += size;
+    this.queued += size + MESSAGE_COST;
   }
 
   /** No more comes. @param {unknown} error null: it was closed properly */
@@ -250,7 +253,7 @@ class WebSocketConnection {
   next() {
     const message = this.queue.shift();
     if (message !== undefined) {
-      this.queued -= Buffer.byteLength(message);
+      this.queued -= Buffer.byteLength(message) + MESSAGE_COST;
       if (this.queued <= QUEUE_MAX / 2 && this.socket.isPaused()) {
         this.socket.resume();
         this.watch();

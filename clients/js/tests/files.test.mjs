@@ -197,7 +197,12 @@ test('a hostile archive writes nothing outside', async (t) => {
   fs.symlinkSync(path.join(outside, 'victim'), path.join(target, 'file'));
   await from(['file', '0', '', 'new']);
   assert.ok(fs.lstatSync(path.join(target, 'file')).isFile());
-  await from(['hard', '1', '/etc/passwd'], ['dev', '3', ''], ['after', '0', '', 'ok']);
+  const named = await from(['hard', '1', '/etc/passwd'], ['twice', '1', 'after'], ['dev', '3', ''], ['after', '0', '', 'ok']);
+  assert.deepEqual(named.skipped, ['hard', 'twice', 'dev']); // what was there before gets no other name
+  const again = await from(['e/first', '0', '', 'one'], ['second', '1', './e/first'], ['f/third', '1', 'second']);
+  assert.deepEqual([again.files, again.skipped], [3, []]);
+  const inodes = ['e/first', 'second', 'f/third'].map((name) => fs.statSync(path.join(target, name)).ino);
+  assert.deepEqual(inodes, [inodes[0], inodes[0], inodes[0]]);
   assert.deepEqual(fs.existsSync(path.join(target, 'hard')), false);
   assert.equal(fs.readFileSync(path.join(target, 'after'), 'utf8'), 'ok');
   assert.equal(fs.readFileSync(path.join(outside, 'victim'), 'utf8'), 'old');

@@ -153,6 +153,37 @@ test('a reader that is slow slows the server down', async (t) => {
   assert.equal(count, 400);
 });
 
+test('messages and pings that cost the server nothing do not fill memory', async (t) => {
+  const { open: empty } = await socketOf(t, (call) => { accept(call); call.socket.write(Buffer.concat(Array(20_000).fill(frame(1, '')))); });
+  const unread = await empty();
+  await until(() => unread.socket.isPaused(), 'it is paused');
+  for (let i = 0; i < 20_000; i += 1) assert.equal((await unread.next()).value, '');
+  const { open: parts } = await socketOf(t, (call) => {
+    accept(call);
+    call.socket.write(Buffer.concat([frame(1, '', { isLast: false }), ...Array(10_000).fill(frame(0, '', { isLast: false }))]));
+    call.socket.write(frame(9, 'all'));
+  });
+  const joined = await parts();
+  await until(() => joined.message.op === 1 && joined.bytes.size === 0 && joined.frame === null, 'they have come');
+  assert.equal(joined.message.parts.length, 0);
+  // A server that asks again and again, and reads no answer.
+  const { open: asked } = await socketOf(t, async (call) => {
+    accept(call);
+    call.socket.pause();
+    const pings = Buffer.concat(Array(1000).fill(frame(9, Buffer.alloc(125))));
+    for (let i = 0; i < 100; i += 1) if (!call.socket.write(pings)) await once(call.socket, 'drain');
+    call.send(1, 'over');
+  });
+  const socket = await asked();
+  let most = 0;
+  const timer = setInterval(() => { most = Math.max(most, socket.socket.writableLength); }, 1);
+  assert.equal((await socket.next()).value, 'over');
+  clearInterval(timer);
+  most = Math.max(most, socket.socket.writableLength);
+  assert.ok(most > 0 && most < 1024 * 1024, `${most} bytes wait to be sent`);
+  for (const one of [unread, joined, socket]) one.socket.destroy();
+});
+
 async function terminalOf(t, fake, options) {
   const box = await fake.box(t, options);
   fake.route('POST', /\/jobs$/, (call) => call.json(job({ pty: true })));

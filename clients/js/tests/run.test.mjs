@@ -101,6 +101,24 @@ test('what was seen before is cut off, what is missing is a gap', async (t) => {
   assert.deepEqual(result.spill, { job: '7', stdoutBytes: 21, stderrBytes: 0 });
 });
 
+test('a sandbox that says all is well and never ends the command', async (t) => {
+  const fake = await Fake.start(t);
+  const box = await fake.box(t);
+  box.client.graceMs = 300;
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 30));
+  const alive = Array.from({ length: 2000 }, (_, i) => (i % 2 ? pause : { event: 'keepalive' }));
+  fake.route('POST', EXEC, (call) => call.events(start, chunk('stdout', 0, 'half'), ...alive));
+  const began = performance.now();
+  const result = await box.run('x', { timeoutS: 0.2, onStdout() {} });
+  assert.deepEqual([result.outcome, result.exitCode, result.stdout], ['transport_lost', null, 'half']);
+  assert.match(result.message, /does not end it/);
+  assert.ok(performance.now() - began < 25_000);
+  // What the caller does with the output does not count.
+  fake.route('POST', EXEC, (call) => call.events(start, chunk('stdout', 0, 'a'), chunk('stdout', 1, 'b'), end()));
+  const slow = await box.run('x', { timeoutS: 0.1, onStdout: () => new Promise((resolve) => setTimeout(resolve, 500)) });
+  assert.deepEqual([slow.outcome, slow.stdout], ['exited', 'ab']);
+});
+
 test('the daemon is restarted in the middle', async (t) => {
   const fake = await Fake.start(t);
   const box = await fake.box(t);

@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Coroutine, Optional, TypeVar
 
 from .errors import ConnectionFailed
-from .transport import Conn, Io, Late, Step, Ticker, drive
+from .transport import SOON_MAX, Conn, Io, Late, Step, Ticker, drive
 from .wire import Address
 
 T = TypeVar("T")
@@ -53,6 +53,8 @@ class BlockingConn(Conn):
         return 0
 
     def send_soon(self, data: bytes) -> None:
+        if len(self._soon) >= SOON_MAX:
+            return
         if not self._sending.acquire(blocking=False):
             self._soon += data  # whoever sends takes it along
             return

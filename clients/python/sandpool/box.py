@@ -13,7 +13,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequ
 from . import calls, events
 from .errors import NotFound, SandboxLost, SandpoolError
 from .files import AsyncFiles
-from .jobs import AsyncJob, Held, Output
+from .jobs import AsyncJob, Budget, Held, Output
 from .link import Link, is_passing
 from .ports import AsyncPorts
 from .results import SANDBOX_LOST, Ended, JobView, Result, Spill
@@ -210,7 +210,8 @@ class AsyncBox:
             command, cwd=cwd, env=dict(env) if env else None, user=user, tag=name, stream=True,
             timeout_s=timeout_s or 0, **_input(stdin))
         output = Output(self.held, events.Follow(), exec_body=body,
-                        find=None if tag else lambda: self._find(name))
+                        find=None if tag else lambda: self._find(name),
+                        budget=Budget(timeout_s) if timeout_s else None)
         captures = {name: events.Capture(max_output) for name in events.STREAMS}
         lines = {name: events.LineCaller(callback) for name, callback in
                  (("stdout", on_stdout), ("stderr", on_stderr)) if callback is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Dict, Optional, Type
 
 if TYPE_CHECKING:
@@ -114,14 +115,22 @@ _BY_CODE: Dict[str, Type[SandpoolError]] = {
 }
 
 
+def finite(value: object) -> Optional[float]:
+    """A number that can be reckoned with. Answers of boxes are not trusted, and Python reads JSON numbers of any size."""
+    try:
+        return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def from_answer(status: int, body: object) -> SandpoolError:
     """The error that an answer which is no success stands for."""
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return ProtocolError("protocol", f"answered {status} without a reason", status)
     code, message = str(error.get("code", "internal")), str(error.get("message", ""))
-    after = error.get("retry_after_ms")
-    retry = after / 1000 if isinstance(after, (int, float)) else None
+    after = finite(error.get("retry_after_ms"))
+    retry = after / 1000 if after is not None else None
     raised = _BY_CODE.get(code, SandpoolError)(code, message, status, retry)
     if isinstance(error.get("path"), str):
         raised.path = error["path"]

@@ -9,7 +9,7 @@ from typing import (
 
 from . import calls, events, trees
 from .errors import (
-    BrokenOff, FileMissing, ProtocolError, SandboxLost, SandpoolError, TransportLost)
+    BrokenOff, FileMissing, ProtocolError, SandboxLost, SandpoolError, TransportLost, finite)
 from .jobs import Held
 from .link import Body, Bytes, Incoming, Retry, is_passing
 from .results import FileEvent, FileInfo, Listing
@@ -20,6 +20,7 @@ WORKSPACE = "/workspace"  # where relative paths lead, too
 PIECE = 256 * 1024
 SILENCE_S = 300.0  # a file is flushed to its disk before the answer
 ANSWER_MAX = 1024 * 1024
+READ_MAX = 256 * 1024 * 1024  # of read(): a box can make a file of any size
 
 Path = Union[str, "os.PathLike[str]"]
 Content = Union[str, bytes, bytearray, IO[bytes], Iterable[bytes], AsyncIterable[bytes]]
@@ -204,8 +205,7 @@ class Watch(Stream[FileEvent]):
             elif kind in ("sandbox_lost", "end"):
                 raise _lost(event)
             elif isinstance(kind, str) and kind != "keepalive":
-                self._ready.append(FileEvent(kind, str(event.get("path", "")), event.get("to"),
-                                             event.get("type")))
+                self._ready.append(FileEvent.from_json(event))
 
 
 def _lost(event: JSON) -> SandpoolError:
@@ -241,7 +241,7 @@ class AsyncFiles:
                     "PUT", where, data=body, silence_s=SILENCE_S,
                     headers={"Content-Type": "application/octet-stream"})
                 answer = events.parse(await incoming.read_all(ANSWER_MAX))
-                return int(answer.get("size") or 0)
+                return int(finite(answer.get("size")) or 0)
             except SandpoolError as error:
                 # Sent once more it does what it does once.
                 if not is_passing(error) or not await body.rewind() or not await retry.pause():
@@ -255,15 +255,20 @@ class AsyncFiles:
         return reading
 
     async def read(self, path: str, *, start: int = 0, end: Optional[int] = None,
-                   user: Optional[str] = None) -> bytes:
+                   user: Optional[str] = None, max_bytes: Optional[int] = READ_MAX) -> bytes:
+        """Raises when there are more than `max_bytes`, so that no box can fill our memory."""
         data = bytearray()
-        async for piece in await self.open(path, start=start, end=end, user=user):
-            data += piece
+        async with await self.open(path, start=start, end=end, user=user) as pieces:
+            async for piece in pieces:
+                data += piece
+                if max_bytes is not None and len(data) > max_bytes:
+                    raise SandpoolError("too_big", f"{path!r} has more than {max_bytes} bytes: use open() or "
+                                        "download(), or give another max_bytes")
         return bytes(data)
 
-    async def read_text(self, path: str, *, encoding: str = "utf-8",
-                        user: Optional[str] = None) -> str:
-        return (await self.read(path, user=user)).decode(encoding)
+    async def read_text(self, path: str, *, encoding: str = "utf-8", user: Optional[str] = None,
+                        max_bytes: Optional[int] = READ_MAX) -> str:
+        return (await self.read(path, user=user, max_bytes=max_bytes)).decode(encoding)
 
     async def stat(self, path: str, *, follow: bool = False, user: Optional[str] = None) -> FileInfo:
         """Of a link, unless `follow`, the link itself."""

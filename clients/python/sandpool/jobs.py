@@ -15,6 +15,9 @@ from .types import JSON
 
 WAIT_SLICE_S = 20.0  # of a wait: then the daemon is asked again, so that a dead one is noticed
 KILL_S = 30.0
+GRACE_S = 60.0  # for the end of a command, beyond its time
+RATE_MIN = 512 * 1024  # bytes a second at which output that was kept is read after that
+READ_S = 1024.0  # which takes no longer: a box keeps 256 MiB of each stream
 
 Finder = Callable[[], Coroutine[Any, Any, Optional[str]]]
 
@@ -62,14 +65,31 @@ class Held:
             raise SandboxLost(SANDBOX_LOST, "the sandbox is being removed", error.status) from error
 
 
+class Budget:
+    """How long we wait for a command that its box ends by itself when its time is over. A box that does not, and says
+    that all is well, keeps nobody waiting. Only waiting counts: not what the reader does with the output."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._left_s = timeout_s + GRACE_S
+        self._bonus_s = READ_S
+
+    def spend(self, seconds: float, count: int) -> bool:
+        """False: it is used up. `count` bytes have come in these seconds."""
+        bonus = min(count / RATE_MIN, self._bonus_s)
+        self._bonus_s -= bonus
+        self._left_s += bonus - seconds
+        return self._left_s > 0
+
+
 class Output(Stream[Chunk]):
     """The output of a job as it is produced. When the connection breaks it is continued from
     where it was; `end` is then how the job ended, or that nobody knows."""
 
     def __init__(self, held: Held, follow: events.Follow, *, exec_body: Optional[JSON] = None,
-                 find: Optional[Finder] = None) -> None:
+                 find: Optional[Finder] = None, budget: Optional[Budget] = None) -> None:
         """With `exec_body` the command is yet to be started; `find` finds its job when it is not
         known whether it was."""
+        self._budget = budget
         self._held = held
         self._follow = follow
         self._exec_body = exec_body
@@ -89,6 +109,7 @@ class Output(Stream[Chunk]):
             if self.end is not None:
                 await self.close()
                 return None
+            began = self._held.link.io.now()
             try:
                 if self._incoming is None:
                     await self._open()
@@ -99,7 +120,16 @@ class Output(Stream[Chunk]):
                 await self._missing(error)
             except SandpoolError as error:
                 await self._broken(error)
+            self._spend(began)
         return self._ready.pop(0)
+
+    def _spend(self, began: float) -> None:
+        """Since this moment we have waited."""
+        spent = self._held.link.io.now() - began
+        if self.end is None and self._budget is not None and not self._budget.spend(
+                spent, sum(len(chunk.data) for chunk in self._ready)):
+            self._lose(TRANSPORT_LOST, DeadlineExceeded(
+                "timeout", "the time of the command is over, and the sandbox does not end it"))
 
     async def close(self) -> None:
         incoming, self._incoming = self._incoming, None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Dict, List, Optional, TypeVar
 
-from .errors import CommandFailed, ProtocolError
+from .errors import CommandFailed, ProtocolError, finite
 from .types import JSON, read_time
 
 E = TypeVar("E", bound="Ended")
@@ -104,7 +104,7 @@ class JobView(Ended):
             raise ProtocolError("protocol", "a job must be an object with an outcome")
         code = data.get("exit_code")
         is_exited = data["outcome"] == "exited"
-        if is_exited and not isinstance(code, int):
+        if is_exited and (not isinstance(code, int) or isinstance(code, bool)):
             raise ProtocolError("protocol", "a job that exited must have an exit code")
         return cls(
             outcome=data["outcome"], exit_code=code if is_exited else None,
@@ -179,6 +179,10 @@ class FileEvent:
     to: Optional[str] = None
     type: Optional[str] = None
 
+    @classmethod
+    def from_json(cls, data: JSON) -> "FileEvent":
+        return cls(str(data.get("event")), _text(data, "path") or "", _text(data, "to"), _text(data, "type"))
+
 
 # --- ports ---
 
@@ -219,8 +223,7 @@ def _text(data: JSON, key: str) -> Optional[str]:
 
 
 def _number(data: JSON, key: str) -> float:
-    value = data.get(key)
-    return value if isinstance(value, (int, float)) else 0
+    return finite(data.get(key)) or 0
 
 
 def _moment(data: JSON, key: str) -> Optional[datetime]:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from .box import OUTPUT_MAX, TIMEOUT_S, AsyncBox
-from .files import WORKSPACE, AsyncFiles, Content, Path
+from .files import READ_MAX, WORKSPACE, AsyncFiles, Content, Path
 from .forward import Forward
 from .jobs import AsyncJob, Output
 from .ports import FORWARD_MAX, AsyncPort, AsyncPorts, AsyncTunnel
@@ -153,11 +153,13 @@ class Files:
         return BlockingStream(drive(self._files.open(path, start=start, end=end, user=user)))
 
     def read(self, path: str, *, start: int = 0, end: Optional[int] = None,
-             user: Optional[str] = None) -> bytes:
-        return drive(self._files.read(path, start=start, end=end, user=user))
+             user: Optional[str] = None, max_bytes: Optional[int] = READ_MAX) -> bytes:
+        """Raises when there are more than `max_bytes` (None: no limit), so that no box can fill our memory."""
+        return drive(self._files.read(path, start=start, end=end, user=user, max_bytes=max_bytes))
 
-    def read_text(self, path: str, *, encoding: str = "utf-8", user: Optional[str] = None) -> str:
-        return drive(self._files.read_text(path, encoding=encoding, user=user))
+    def read_text(self, path: str, *, encoding: str = "utf-8", user: Optional[str] = None,
+                  max_bytes: Optional[int] = READ_MAX) -> str:
+        return drive(self._files.read_text(path, encoding=encoding, user=user, max_bytes=max_bytes))
 
     def stat(self, path: str, *, follow: bool = False, user: Optional[str] = None) -> FileInfo:
         """Of a link, unless `follow`, the link itself."""

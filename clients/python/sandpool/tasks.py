@@ -9,7 +9,7 @@ import ssl
 from typing import Any, Callable, Coroutine, Optional, Set, TypeVar, cast
 
 from .errors import ConnectionFailed
-from .transport import Conn, Io, Late, Step, Ticker
+from .transport import SOON_MAX, Conn, Io, Late, Step, Ticker
 from .wire import Address
 
 T = TypeVar("T")
@@ -125,7 +125,8 @@ class TaskConn(Conn):
         await self._protocol.drain(deadline)
 
     def send_soon(self, data: bytes) -> None:
-        self._transport.write(data)
+        if self._transport.get_write_buffer_size() < SOON_MAX:
+            self._transport.write(data)
 
     async def recv(self, deadline: Optional[float]) -> bytes:
         return await self._protocol.take(deadline)

@@ -14,6 +14,7 @@ from types import TracebackType
 from .wire import Address
 
 T = TypeVar("T")
+SOON_MAX = 64 * 1024  # of what send_soon() has not sent yet
 
 
 class Late(Exception):
@@ -27,7 +28,8 @@ class Conn:
         raise NotImplementedError
 
     def send_soon(self, data: bytes) -> None:
-        """A few bytes, without waiting: now, or with what is sent next."""
+        """A few bytes, without waiting: now, or with what is sent next. Dropped when much has not been sent: whoever
+        asks for answers and reads none does not fill our memory."""
         raise NotImplementedError
 
     async def recv(self, deadline: Optional[float]) -> bytes:

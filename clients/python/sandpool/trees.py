@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from typing import IO, Iterator, List, Optional, Tuple
+from typing import IO, Iterator, List, Optional, Set, Tuple, cast
 
 from .errors import FileError, FileIsThere
 from .link import Body
@@ -14,6 +14,7 @@ from .transport import Io
 
 PIECE = 256 * 1024
 BLOCK = 512
+RECORD_MAX = 1024 * 1024  # of an archive from a box: a name, or what an extended header says
 
 
 class Packing(Body):
@@ -74,6 +75,19 @@ def _pack_file(path: str, entry: tarfile.TarInfo) -> Iterator[bytes]:
 
 # --- unpack ---
 
+class _Bounded:
+    """The archive, read piece by piece: tarfile holds names and extended headers whole, however long they say they are."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= RECORD_MAX:
+            raise FileError("bad_archive", "the archive has a record that is too long")
+        return self._file.read(size)
+
+
 def unpack(file: IO[bytes], root: str) -> None:
     """The archive comes from a box: it is not trusted. Links are made last, so that nothing is
     written through one."""
@@ -81,9 +95,10 @@ def unpack(file: IO[bytes], root: str) -> None:
     root = os.path.realpath(root)
     links: List[tarfile.TarInfo] = []
     modes: List[Tuple[str, int]] = []
+    files: Set[str] = set()
     at = -1
     file.seek(0)
-    with tarfile.open(fileobj=file, mode="r:") as archive:
+    with tarfile.open(fileobj=cast(IO[bytes], _Bounded(file)), mode="r:") as archive:
         for entry in archive:
             if entry.offset <= at or entry.size < 0:  # a length that leads back would never end
                 raise FileError("bad_archive", f"the length of {entry.name!r} is not valid")
@@ -98,6 +113,10 @@ def unpack(file: IO[bytes], root: str) -> None:
                 modes.append((path, entry.mode & 0o777))
             elif entry.isreg() and not entry.issparse():  # a sparse one of a few bytes can fill the disk
                 _unpack_file(archive, entry, path)
+                files.add(path)
+            elif entry.islnk():
+                _link_again(root, entry, path, files)
+                files.add(path)
             else:
                 raise FileError("not_regular", f"{entry.name!r} is no plain file, directory or symbolic link")
     for entry in links:
@@ -146,6 +165,18 @@ def _unpack_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) ->
                 break
             target.write(piece)
     os.utime(path, (entry.mtime, entry.mtime))
+
+
+def _link_again(root: str, entry: tarfile.TarInfo, path: str, files: Set[str]) -> None:
+    """Another name of a file, which must have come with this archive."""
+    first = _place(root, entry.linkname)
+    if first not in files:
+        raise FileError("outside", f"{entry.name!r} is another name of a file that the archive does not have")
+    if first == path:
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    _remove(path)
+    os.link(first, path, follow_symlinks=False)
 
 
 def _remove(path: str) -> None:

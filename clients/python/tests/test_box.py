@@ -2,6 +2,7 @@
 what the caller sees of it. Both kinds of client."""
 
 import asyncio
+import json
 import threading
 import time
 
@@ -9,7 +10,7 @@ from fake_daemon import BASE, BREAK, BOX, FakeCase, error, job, line, output
 from testlib import main, wait_until
 
 import sandpool
-from sandpool import AsyncClient, Client, events
+from sandpool import AsyncClient, Client, events, jobs
 
 OUT, ERR = b"0123456789" * 3, b"abcdefghij"
 
@@ -140,6 +141,40 @@ class Run(BoxCase):
         self.daemon.answer = answer
         result = self.run_command()
         self.assertEqual((result.exit_code, result.stdout, result.stderr), (3, OUT.decode(), ERR.decode()))
+
+    @both
+    def test_a_box_that_never_ends_the_command(self):
+        """It says that all is well: its caller does not wait for ever."""
+        self.addCleanup(setattr, jobs, "GRACE_S", jobs.GRACE_S)
+        jobs.GRACE_S = 0.3
+
+        def alive():
+            time.sleep(0.05)
+            return line("keepalive")
+        self.daemon.answer = lambda request, _: [
+            line("start", job="7", pid=1), output("stdout", 0, b"half"), *[alive] * 1000]
+        result = self.run_command(timeout_s=0.2)
+        self.assertEqual((result.outcome, result.exit_code, result.stdout), ("transport_lost", None, "half"))
+        self.assertIn("does not end it", result.message)
+
+    def test_output_that_was_kept_is_read_to_its_end(self):
+        """Also when the time of the command is over."""
+        budget = jobs.Budget(60)
+        self.assertTrue(all(budget.spend(1.0, 1 << 20) for _ in range(512)))  # 512 MiB, at 1 MiB a second
+        self.assertTrue(budget.spend(100, 0))
+        self.assertFalse(budget.spend(600, 1 << 40))
+
+    @both
+    def test_numbers_that_are_none(self):
+        for text in (b"1e999", b"-1e999", b"NaN", b"1" + b"0" * 400, b"true"):
+            end = line("end", **job(pid=5, duration_ms=6, stdout_bytes=7)).replace(b": 5,", b": " + text + b",").replace(
+                b": 6,", b": " + text + b",").replace(b": 7,", b": " + text + b",")
+            self.daemon.answer = lambda request, _, end=end: [line("start", job="7", pid=1), end]
+            self.assertEqual(self.run_command().outcome, "exited")
+            refusal = json.dumps(error("queue_full", retry_after_ms=8)).encode().replace(b": 8", b": " + text)
+            self.daemon.answer = lambda request, _, refusal=refusal: (429, refusal)
+            with self.assertRaises(sandpool.SandpoolError):
+                self.run_command()
 
     @both
     def test_refused(self):

@@ -1,23 +1,20 @@
-"""Files, trees and ports against a daemon of this test, and archives that a box must not get away with."""
+"""Files and ports against a daemon of this test."""
 
 import asyncio
 import contextlib
-import io
 import json
 import os
 import socket
-import tarfile
 import threading
 import tracemalloc
-import unittest
 import urllib.request
 
 from fake_daemon import BASE, BREAK, FakeCase, error, line
-from testlib import WAIT_S, main, tmpdir, wait_until
+from testlib import WAIT_S, main, wait_until
 
 import sandpool
-from sandpool import AsyncClient, Client, trees
-from sandpool.transport import Io, drive
+from sandpool import AsyncClient, Client
+from sandpool.transport import Io
 
 DATA = bytes(range(256)) * 1000
 ENTRY = {"name": "a", "path": "/workspace/a", "type": "file", "size": 3, "mode": "0640", "uid": 1000, "gid": 1000,
@@ -72,6 +69,20 @@ class Bytes(FilesCase):
         for start, end in ((0, 5), (5, 5), (5, 3000), (255000, None)):
             self.assertEqual(self.both(lambda f: f.read("a", start=start, end=end),
                                        lambda f: f.read("a", start=start, end=end)), DATA[start:end])
+
+    def test_a_file_of_any_size_does_not_fill_memory(self):
+        self.daemon.answer = Store()
+
+        def threads(files):
+            with self.assertRaises(sandpool.SandpoolError) as caught:
+                files.read_text("x", max_bytes=len(DATA) - 1)
+            return caught.exception.code, files.read("x", max_bytes=len(DATA)) == files.read("x", max_bytes=None) == DATA
+
+        async def tasks(files):
+            with self.assertRaises(sandpool.SandpoolError) as caught:
+                await files.read_text("x", max_bytes=len(DATA) - 1)
+            return caught.exception.code, await files.read("x", max_bytes=len(DATA)) == DATA
+        self.assertEqual(self.both(threads, tasks), ("too_big", True))
 
     def test_a_file_that_changes_is_not_mixed(self):
         self.daemon.answer = Store(1000, change=True)
@@ -236,103 +247,6 @@ class Calls(FilesCase):
         self.assertEqual(found[2].to, "/workspace/b")
 
 
-class Local(Io):
-    async def run(self, function):
-        return function()
-
-
-class Trees(unittest.TestCase):
-    def setUp(self):
-        self.directory = tmpdir(self)
-        self.root = self.directory / "root"
-
-    def pack(self, path):
-        body, data = trees.Packing(Local(), str(path)), bytearray()
-        while True:
-            piece = drive(body.next())
-            if not piece:
-                return io.BytesIO(data)
-            data += piece
-
-    def test_there_and_back(self):
-        source = self.directory / "source"
-        (source / "d" / "empty").mkdir(parents=True)
-        (source / "d" / ("n" * 150)).write_bytes(b"long name")
-        (source / "zw\u00f6lf").write_bytes(DATA)
-        (source / "zw\u00f6lf").chmod(0o755)
-        (source / "link").symlink_to("d")
-        os.mkfifo(source / "pipe")
-        archive = self.pack(source)
-        self.assertEqual(len(archive.getvalue()) % 512, 0)
-        trees.unpack(archive, str(self.root))
-        self.assertEqual((self.root / "d" / ("n" * 150)).read_bytes(), b"long name")
-        self.assertEqual((self.root / "zw\u00f6lf").read_bytes(), DATA)
-        self.assertEqual((self.root / "zw\u00f6lf").stat().st_mode & 0o777, 0o755)
-        self.assertTrue((self.root / "d" / "empty").is_dir())
-        self.assertEqual(os.readlink(self.root / "link"), "d")
-        self.assertFalse((self.root / "pipe").exists())
-        trees.unpack(archive, str(self.root))  # over what is there
-        self.assertEqual((self.root / "zw\u00f6lf").read_bytes(), DATA)
-
-    def archive(self, *entries):
-        file = io.BytesIO()
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            for name, kind, target in entries:
-                entry = tarfile.TarInfo(name)
-                entry.type, entry.linkname, entry.size = kind, target, 4 if kind == tarfile.REGTYPE else 0
-                archive.addfile(entry, io.BytesIO(b"evil"))
-        return file
-
-    def test_nothing_leads_out(self):
-        outside = self.directory / "outside"
-        outside.mkdir()
-        up = "../" * 20 + str(outside)[1:]
-        regular, link, directory = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE
-        for entries in (
-                [(up + "/a", regular, "")],
-                [(str(outside / "a"), regular, "")],
-                [("d/../../outside/a", regular, "")],
-                [("l", link, str(outside)), ("l/a", regular, "")],
-                [("l", link, up), ("l/a", regular, "")],
-                [("l", link, up)],
-                [("a/b/c", directory, ""), ("a/b/c/l", link, "../../.."), ("a/b/c/m", link, "l/../outside")],
-                [("a/b/c", directory, ""), ("a/b/c/l", link, "../../.."), ("a/b/c/m", link, "l/../../outside"),
-                 ("a/b/c/m/x", link, "y")],
-                [("h", tarfile.LNKTYPE, "../outside/a")],
-                [("dev", tarfile.CHRTYPE, "")]):
-            with self.subTest(entries):
-                self.root = self.root / "again"
-                with self.assertRaises(sandpool.FileError):
-                    trees.unpack(self.archive(*entries), str(self.root))
-                self.assertEqual(os.listdir(outside), [])
-                for path in self.root.rglob("*"):
-                    self.assertTrue(str(path.resolve()).startswith(str(self.root.resolve())), path)
-
-    def test_lengths_that_lie(self):
-        """A file of gigabytes in one block, and an entry that is followed by itself."""
-        sparse = tarfile.TarInfo("huge")
-        sparse.type = tarfile.GNUTYPE_SPARSE
-        block = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
-        block[483:495] = b"%011o " % (1 << 33)  # its real size, 8 GB: the most that octal digits can say
-        back = tarfile.TarInfo("back")
-        back.size = -1024
-        for head in (block, bytearray(back.tobuf(tarfile.GNU_FORMAT))):
-            head[148:156] = b" " * 8
-            head[148:156] = b"%06o\0 " % sum(head)
-            with self.subTest(head[:8]), self.assertRaises((sandpool.FileError, tarfile.TarError)):
-                trees.unpack(io.BytesIO(bytes(head) + bytes(1024)), str(self.root))
-            self.assertEqual([p.name for p in self.root.rglob("*")], [])
-
-    def test_a_link_that_is_there_already(self):
-        outside = self.directory / "outside"
-        outside.mkdir()
-        self.root.mkdir()
-        (self.root / "l").symlink_to(outside)
-        with self.assertRaises(sandpool.FileError):
-            trees.unpack(self.archive(("l/a", tarfile.REGTYPE, "")), str(self.root))
-        self.assertEqual(os.listdir(outside), [])
-
-
 class TreeCalls(FilesCase):
     def test_whole_directories(self):
         kept = {}
@@ -395,7 +309,7 @@ class Ports(FakeCase):
         from sandpool.jobs import Held
         from sandpool.link import Link
         from sandpool.ports import AsyncPorts
-        link = Link(Local(), sandpool.wire.parse_address("http://pool:81"), "t", 1, 1)
+        link = Link(Io(), sandpool.wire.parse_address("http://pool:81"), "t", 1, 1)
         port = AsyncPorts(Held(link, "b1"))[8000]
         self.assertEqual(port.url, "http://pool:81/v1/sandboxes/box:b1/ports/8000/")
         self.assertEqual(port.headers, {"Authorization": "Bearer t"})

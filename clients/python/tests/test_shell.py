@@ -12,7 +12,7 @@ from fake_daemon import BASE, FakeCase, accept_of, error, job
 from testlib import WAIT_S, main, wait_until
 
 import sandpool
-from sandpool import AsyncClient, Client, websocket
+from sandpool import AsyncClient, Client, blocking, tasks, transport, websocket
 
 
 def frame(opcode, data, is_last=True):
@@ -75,9 +75,10 @@ class Frames(unittest.TestCase):
 
 
 class FakeTerminal:
-    """Echoes what is typed; after `cut` bytes of output the connection breaks."""
+    """Echoes what is typed; after `cut` bytes of output the connection breaks. `flood` comes before all else."""
 
-    def __init__(self, cut=10 ** 9):
+    def __init__(self, cut=10 ** 9, flood=b""):
+        self.flood = flood
         self.cut, self.output, self.commands, self.offsets, self.pongs = cut, b"$ ", [], [], 0
 
     def __call__(self, request, sock):
@@ -98,6 +99,7 @@ class FakeTerminal:
 
     def talk(self, sock, sent):
         data = b""
+        sock.sendall(self.flood)
         while True:
             sock.sendall(frame(9, b"ping"))
             while sent < len(self.output):
@@ -125,7 +127,7 @@ class FakeTerminal:
         elif opcode == 1:
             self.commands.append(json.loads(payload))
         elif opcode == 10:
-            assert payload == b"ping"
+            assert payload == b"ping" or self.flood
             self.pongs += 1
 
 
@@ -179,6 +181,34 @@ class Shells(FakeCase):
             # is asked for again.
             self.assertEqual((len(terminal.offsets), terminal.offsets[0]), (2, 0))
             self.assertIn(terminal.offsets[1], range(2, 16))
+
+    def test_pings_without_end(self):
+        """From a box that reads no answers: they are not kept for it."""
+        ping = bytes((0x80 | websocket.PING, 125)) + bytes(125)
+        for kind, conn, unsent in (("threads", blocking.BlockingConn, lambda c: len(c._soon)),
+                                   ("asyncio", tasks.TaskConn, lambda c: c._transport.get_write_buffer_size())):
+            most = 0
+
+            def noted(c, data, conn=conn, unsent=unsent):
+                nonlocal most
+                send_soon(c, data)
+                most = max(most, unsent(c))
+            send_soon = conn.send_soon
+            conn.send_soon = noted
+            self.addCleanup(setattr, conn, "send_soon", send_soon)
+            self.daemon.answer = FakeTerminal(flood=ping * 60000)
+            with self.subTest(kind):
+                if kind == "threads":
+                    with Client(self.daemon.path) as pool, pool.acquire("t") as box, box.shell() as shell:
+                        self.assertEqual(next(shell).data, b"$ ")
+                else:
+                    asyncio.run(asyncio.wait_for(self.first(), WAIT_S))
+                self.assertTrue(0 < most < 2 * transport.SOON_MAX, most)
+
+    async def first(self):
+        async with AsyncClient(self.daemon.path) as pool, await pool.acquire("t") as box:
+            async with await box.shell() as shell:
+                self.assertEqual((await shell.next()).data, b"$ ")
 
     def test_closing_ends_what_runs(self):
         self.daemon.answer = terminal = FakeTerminal()

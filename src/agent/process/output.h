@@ -11,8 +11,10 @@
 
 enum {
     OUTPUT_HEAD_MAX = 32 * 1024,
-    OUTPUT_TAIL_MAX = 64 * 1024, /* kept in memory when there is no disk */
     OUTPUT_LATE_MAX = 16 * 1024, /* of small pieces, before they are written to disk together */
+    OUTPUT_READ_MAX = 64 * 1024, /* appended at once */
+    /* Kept in memory when there is no disk: at least what comes before that is known. */
+    OUTPUT_TAIL_MAX = OUTPUT_LATE_MAX + OUTPUT_READ_MAX,
     OUTPUT_SPARE =
         4 * 1024 * 1024, /* of what is kept: for what comes at the end of a process at once */
 };

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 
 enum {
-    READ_SIZE = 64 * 1024,
     READS_PER_TURN = 4,
     READS_AT_DEATH = 64,    /* more than a full pipe */
     SMALL_SIZE = 32 * 1024, /* half a pipe */
@@ -63,7 +62,7 @@ static size_t read_some(struct process_stream *s, size_t max)
     ssize_t n;
 
     if (t->read_space == NULL)
-        t->read_space = xcalloc(1, READ_SIZE);
+        t->read_space = xcalloc(1, OUTPUT_READ_MAX);
     n = read(s->fd, t->read_space, max);
     if (n > 0) {
         output_append(&s->output, t->read_space, (size_t) n);
@@ -84,7 +83,7 @@ void process_drain(struct process *p)
     for (unsigned i = 0; i < PROCESS_STREAM_COUNT; i++) {
         unsigned times = READS_AT_DEATH;
 
-        while (times > 0 && p->streams[i].fd >= 0 && read_some(&p->streams[i], READ_SIZE) > 0)
+        while (times > 0 && p->streams[i].fd >= 0 && read_some(&p->streams[i], OUTPUT_READ_MAX) > 0)
             times--;
     }
 }
@@ -119,7 +118,7 @@ static size_t read_room(struct process_stream *s)
     size_t total = 0;
 
     for (unsigned i = 0; i < READS_PER_TURN && s->fd >= 0 && room > 0; i++) {
-        size_t max = (size_t) MIN_OF(room, (uint64_t) READ_SIZE);
+        size_t max = (size_t) MIN_OF(room, (uint64_t) OUTPUT_READ_MAX);
         size_t n = read_some(s, max);
 
         total += n;
@@ -189,7 +188,7 @@ static void read_stream(struct process_stream *s)
     if (!is_flowing)
         s->rest_ns = PROCESS_REST_NS;
     else if (was_resting)
-        s->rest_ns = next_rest_ns(s, n, now_ns);
+        s->rest_ns = MIN_OF(next_rest_ns(s, n, now_ns), rest_max_ns(s, now_ns));
     if (!was_resting && s->pieces == PROCESS_STEADY) {
         s->rest_ns = PROCESS_STEADY_REST_NS;
         is_flowing = true;

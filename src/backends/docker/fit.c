@@ -119,6 +119,15 @@ static void look(struct making *m)
     docker_call_start(&m->call, RT_NEVER, on_stat);
 }
 
+/* What Docker and Podman say of a user or group that the files do not name. */
+int making_explain(const struct making *m, int rc, struct err *err)
+{
+    if (!m->fit.is_wanted || strstr(err->msg, "no matching entries in ") == NULL)
+        return rc;
+    (void) err_wrap(err, "no box can be made of this snapshot");
+    return err->code = SP_INVALID_FIELD;
+}
+
 bool making_looks(struct making *m)
 {
     if (!m->fit.is_wanted || m->fit.at == ARRAY_LEN(files))

@@ -367,6 +367,7 @@ static void take(struct listing *l, const struct backend_box *box, bool is_pause
         x->is_found = true;
         x->want_probe = box->is_foreign;
         x->box = *box;
+        x->box.is_frozen = is_paused;
         return;
     }
     if (r->boxes == NULL)

@@ -222,7 +222,7 @@ static void on_started(struct op *op)
         return;
     }
     if (rc != SP_OK)
-        making_undo(m, rc, &err);
+        making_undo(m, making_explain(m, rc, &err), &err);
     else if (making_is_over(m))
         return;
     else if (m->relay == NULL)

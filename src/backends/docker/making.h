@@ -84,6 +84,8 @@ void making_go_on(struct making *m);
 void making_undo(struct making *m, int rc, const struct err *err);
 /* Asks what the files are that the engine will open; then making_go_on(). False: there is nothing to ask (any more). */
 bool making_looks(struct making *m);
+/* The code for a container that the engine does not start: SP_INVALID_FIELD where the files of its snapshot are the reason. */
+int making_explain(const struct making *m, int rc, struct err *err);
 /* A box that exists already: where is it? */
 void making_see(struct making *m, const char *container);
 /* The agent has its channel, or cannot have it; the container has ended. */

@@ -68,7 +68,7 @@ unsigned docker_relay_port(const struct docker_relay *h)
 
 static void remove_dir(const char *dir)
 {
-    char path[DOCKER_PATH_MAX + 64];
+    char path[DOCKER_PATH_MAX + 64 + sizeof("/" SOCKET_NAME)];
 
     (void) snprintf(path, sizeof(path), "%s/" SOCKET_NAME, dir);
     (void) unlink(path); /* may never have been made */

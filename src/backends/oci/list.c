@@ -258,6 +258,7 @@ static void take_one(struct listing *l, const struct oci_found *f)
         return;
     r->is_found = true;
     r->box = f->record.box;
+    r->box.is_frozen = f->is_frozen;
 }
 
 void oci_discover(struct backend *backend, struct backend_discover *r, uint64_t deadline_ns,

@@ -120,6 +120,7 @@ const struct backend_ops oci_ops = {
     .name = CONFIG_BACKEND_OCI,
     .is_local = true,
     .is_watched = true,
+    .counts_ended = true,
     .may_leave_frozen = true,
     .can_discover = true,
     .can_bind = true,

@@ -10,7 +10,7 @@ struct counting {
     struct work work;
     struct oci *oci;
     struct backend_stats *request; /* NULL: nobody waits any more */
-    int pid;
+    int pid;                       /* 0: it has ended */
     bool is_there;
     char group[OCI_GROUP_MAX];
     struct backend_counters counters;
@@ -20,7 +20,8 @@ static int run(struct work *w, struct err *err UNUSED)
 {
     struct counting *c = container_of(w, struct counting, work);
 
-    c->is_there = counters_read(c->pid, c->group, &c->counters);
+    c->is_there = c->pid != 0 ? counters_read(c->pid, c->group, &c->counters)
+                              : counters_read_ended(c->group, &c->counters);
     return SP_OK;
 }
 
@@ -66,14 +67,14 @@ void oci_stats(struct backend *backend, struct backend_stats *r, uint64_t deadli
 
     op_begin(&r->op, &o->loop->rt, &o->closing.ops, deadline_ns, on_cancel, on_done);
     r->counters = (struct backend_counters){0};
-    if (b == NULL || b->entry.state != BOX_RUNNING) {
+    if (b == NULL || (b->entry.state != BOX_RUNNING && b->entry.state != BOX_DEAD)) {
         finish(o, r, false);
         return;
     }
     c = xcalloc(1, sizeof(*c));
     c->oci = o;
     c->request = r;
-    c->pid = b->pid;
+    c->pid = b->entry.state == BOX_RUNNING ? b->pid : 0;
     oci_cgroup(o, b->entry.id, c->group, sizeof(c->group));
     r->priv = c;
     c->work.run = run;

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "engine/hibernate.h"
 #include "front/body.h"
 #include "front/deliver.h"
 
@@ -265,11 +266,8 @@ static int decode_body(const struct config *c, const struct json *body, struct r
         {"mounts", FRONT_LIST, AT(members.mounts)},
         {.name = NULL}};
 
-    *ret = (struct request_body){.user = "default",
-                                 .thread = "",
-                                 .id = "",
-                                 .request_id = "",
-                                 .wait_ms = c->pool.default_wait_ms};
+    *ret = (struct request_body){
+        .thread = "", .id = "", .request_id = "", .wait_ms = c->pool.default_wait_ms};
     return front_decode_strict(body, fields, ret, err);
 }
 
@@ -321,6 +319,49 @@ static int add_snapshot(struct acquire *a, const struct engine_snapshot *s, bool
     return SP_OK;
 }
 
+/* --- a token that is bound to something --- */
+
+/* What it is bound to is what it gets unless it asks for something else; of a sandbox also who has it. */
+static void use_bounds(const struct acquire *a, struct request_body *b)
+{
+    const struct engine_bounds *bounds = &a->caller.who.bounds;
+    const struct pool_box *box;
+
+    if (!a->caller.who.has_bounds)
+        return;
+    if (!str_is_empty(bounds->sandbox_id) && str_is_empty(b->id) && str_is_empty(b->thread)) {
+        b->id = bounds->sandbox_id;
+        box = pool_find_sandbox(engine_pool(a->api->engine), b->id);
+        if (box != NULL)
+            b->thread = box->thread;
+        if (box != NULL && b->user == NULL)
+            b->user = box->user;
+    }
+    if (b->user == NULL && !str_is_empty(bounds->user))
+        b->user = bounds->user;
+    if (b->profile == NULL && !str_is_empty(bounds->profile))
+        b->profile = bounds->profile;
+}
+
+/* Also when another box has the id by now. */
+static int check_bounds(const struct acquire *a, const struct pool_acquire *want, struct err *err)
+{
+    struct engine *e = a->api->engine;
+    const struct pool_box *box = pool_find_sandbox(engine_pool(e), want->sandbox_id);
+    const struct engine_snapshot *s = engine_hibernated_find(e, want->sandbox_id);
+
+    if (!a->caller.who.has_bounds)
+        return SP_OK;
+    if (api_covers(&a->caller, want->user, pool_profile(engine_pool(e), want->profile)->name,
+                   want->sandbox_id) &&
+        (box == NULL || api_covers_box(a->api, &a->caller, box)) &&
+        (s == NULL || api_covers(&a->caller, s->info.user, s->info.profile, s->info.sandbox_id)))
+        return SP_OK;
+    return err_set(err, SP_FORBIDDEN,
+                   "this token is bound to another user, profile or sandbox than the acquire "
+                   "names");
+}
+
 static int decode(struct acquire *a, const struct json *body, struct pool_acquire *ret,
                   struct err *err)
 {
@@ -328,6 +369,10 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     struct request_body b;
     int r = decode_body(engine_config(a->api->engine), body, &b, err);
 
+    if (r == SP_OK)
+        use_bounds(a, &b);
+    if (b.user == NULL)
+        b.user = "default";
     if (r == SP_OK && b.snapshot != NULL)
         r = find_snapshot(a, &b, &snapshot, err);
     if (r != SP_OK)
@@ -336,6 +381,8 @@ static int decode(struct acquire *a, const struct json *body, struct pool_acquir
     set_times(a->api, &b, ret);
     str_copy_cut(a->request_id, sizeof(a->request_id), b.request_id);
     r = set_profile(a, &b, ret, err);
+    if (r == SP_OK)
+        r = check_bounds(a, ret, err);
     if (r == SP_OK)
         r = set_metadata(&b, a, err);
     if (r == SP_OK)

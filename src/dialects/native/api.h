@@ -33,6 +33,8 @@ extern const struct http_route api_routes[];
 /* Of a caller on the Unix socket; `ctx` is the struct api. */
 bool api_is_operator(void *ctx, const struct http_peer *peer);
 int api_guard(struct http_exchange *ex, const struct http_route *route, struct err *err);
+/* struct http_server_config.put_message: paths of the host are for operators. */
+void api_put_message(struct http_exchange *ex, int code, const char *message, struct buf *out);
 
 /* Sets api->proxy; api_close_proxy() before the engine is closed. */
 MUST_CHECK int api_open_proxy(struct api *api, struct loop *l, struct err *err);
@@ -44,9 +46,11 @@ bool api_close_proxy(struct api *api, void (*on_closed)(void *ctx), void *ctx);
 struct box_proxy *api_take_proxy(struct api *api);
 /* Before a reload: notes who loses rights by it. */
 void api_note_losers(struct api *api, const struct config *next);
-/* After that: ends their calls that they could not begin any more. `on_loser` gets each of them. */
+/* Ends the calls of one caller that it could not begin any more. */
+void api_check_caller(struct api *api, uint64_t principal);
+/* After that: the same for all of them. `on_loser` gets each. */
 void api_check_calls(struct api *api, void (*on_loser)(void *ctx, uint64_t principal), void *ctx);
-/* After a reload: refuses acquires that wait and that their callers could not ask for any more. */
+/* After a reload or the end of a token: refuses acquires that wait and that their callers could not ask for any more. */
 void api_check_waiting(struct api *api);
 /* Answers callers that wait for the end of a recorded destroy: it continues without them. */
 void api_end_destroys(struct api *api);

@@ -57,7 +57,7 @@ void api_reply_spent(struct http_exchange *ex, const struct pool_fx *fx,
     }
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    api_put_failure(&o, fx);
+    api_put_failure(&o, fx, true); /* nothing of the host is in it */
     json_begin_obj(&o, "budget");
     put_sums(&o, api_of(ex), &call->budget);
     json_end(&o);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hide.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
@@ -176,7 +177,7 @@ void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx)
     http_reply_error(ex, fx->u.reply.code, message, fx->u.reply.retry_after_ns / NS_PER_MS);
 }
 
-void api_put_failure(struct json_out *o, const struct pool_fx *fx)
+void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_operator)
 {
     uint64_t retry_after_ms = fx->u.reply.retry_after_ns / NS_PER_MS;
     char message[MESSAGE_MAX];
@@ -184,7 +185,7 @@ void api_put_failure(struct json_out *o, const struct pool_fx *fx)
     explain(fx, message);
     json_begin_obj(o, "error");
     json_put_str(o, "code", sp_error_info(fx->u.reply.code)->name);
-    json_put_str(o, "message", message);
+    api_put_reason(o, "message", message, is_operator || !hide_is_due(fx->u.reply.code));
     if (retry_after_ms > 0)
         json_put_u64(o, "retry_after_ms", retry_after_ms);
     json_end(o);

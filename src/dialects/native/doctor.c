@@ -1,11 +1,13 @@
-/* doctor.c - GET /v1/doctor: what the backends found on this machine, and what is missing. */
+/* doctor.c - GET /v1/doctor: what the backends found on this machine, what it is like itself, and what is missing. */
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "dialects/native/internal.h"
+#include "front/machine.h"
 
 struct doctor {
     struct http_exchange *ex; /* NULL: the caller has gone */
+    struct machine_place place;
 };
 
 static const char *const level_names[] = {
@@ -66,11 +68,21 @@ static void on_gone(void *ctx)
     d->ex = NULL; /* the examination goes on; its end frees */
 }
 
+/* On a thread. */
+static void examine_machine(void *ctx, struct backend_exam *r)
+{
+    const struct doctor *d = ctx;
+
+    machine_examine(&d->place, r);
+}
+
 void api_doctor(struct http_exchange *ex)
 {
+    struct engine *e = api_of(ex)->engine;
     struct doctor *d = xcalloc(1, sizeof(*d));
 
     d->ex = ex;
+    machine_place(engine_config(e), true, &d->place);
     http_set_ctx(ex, d, on_gone);
-    engine_examine(api_of(ex)->engine, on_examined, d);
+    engine_examine(e, examine_machine, on_examined, d);
 }

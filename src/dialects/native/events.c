@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hide.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
@@ -101,6 +102,24 @@ static void write_gap(struct stream *s, uint64_t next_id)
     buf_fini(&text);
 }
 
+/* What went wrong with a box names files of the host, for operators only. */
+static void put_body(const struct stream *s, struct buf *out, const char *body)
+{
+    static const char key[] = "\"reason\":\"";
+    const char *reason = s->is_operator ? NULL : strstr(body, key);
+    size_t len;
+
+    if (reason != NULL) {
+        reason += sizeof(key) - 1;
+        buf_append(out, body, (size_t) (reason - body));
+        for (len = 0; reason[len] != '\0' && reason[len] != '"'; len++)
+            len += reason[len] == '\\' && reason[len + 1] != '\0';
+        hide_paths(out, reason, len);
+        body = reason + len;
+    }
+    buf_puts(out, body);
+}
+
 static void write_event(struct stream *s, uint64_t id, uint64_t at_ms, const char *kind,
                         const char *body)
 {
@@ -113,8 +132,10 @@ static void write_event(struct stream *s, uint64_t id, uint64_t at_ms, const cha
         buf_printf(&text, "%s{\"id\":%llu,", s->has_events ? "," : "", (unsigned long long) id);
     else
         buf_printf(&text, "id: %llu\nevent: %s\ndata: {", (unsigned long long) id, kind);
-    buf_printf(&text, "\"at\":\"%s\",\"event\":\"%s\"%s%s%s", at, kind,
-               strcmp(body, "{}") == 0 ? "" : ",", body + 1, s->is_page ? "" : "\n\n");
+    buf_printf(&text, "\"at\":\"%s\",\"event\":\"%s\"%s", at, kind,
+               strcmp(body, "{}") == 0 ? "" : ",");
+    put_body(s, &text, body + 1);
+    buf_puts(&text, s->is_page ? "" : "\n\n");
     s->has_events = true;
     s->left--;
     write_text(s, &text);

@@ -173,7 +173,7 @@ static void put_result(struct branch *b, const struct pool_fx *fx)
     if (fx->u.reply.code == SP_OK)
         api_put_lease(&o, b->fork->api, &b->fork->caller, fx, b->fork->started_ns);
     else
-        api_put_failure(&o, fx);
+        api_put_failure(&o, fx, b->fork->caller.is_operator);
     json_end(&o);
     json_out_finish(&o, &b->text);
 }
@@ -333,6 +333,17 @@ static int decode_body(const struct config *c, const struct json *body, struct r
     return SP_OK;
 }
 
+/* A token that is bound to one box gets no others; one that is bound to a user makes them for that user. */
+static int check_bounds(const struct api_caller *caller, const char *user, struct err *err)
+{
+    const struct engine_bounds *b = &caller->who.bounds;
+
+    if (!caller->who.has_bounds ||
+        (str_is_empty(b->sandbox_id) && (str_is_empty(b->user) || strcmp(b->user, user) == 0)))
+        return SP_OK;
+    return err_set(err, SP_FORBIDDEN, "this token is bound to another user, or to one sandbox");
+}
+
 static int set_threads(struct fork *f, const struct json *threads, struct err *err)
 {
     for (size_t i = 0; threads != NULL && i < f->count; i++) {
@@ -387,6 +398,8 @@ static int fill(struct fork *f, const struct request_body *b, const struct pool_
     a->is_operator = f->caller.is_operator;
     f->wait_ms = b->wait_ms;
     f->has_envs = b->members.envs != NULL;
+    if (r == SP_OK)
+        r = check_bounds(&f->caller, a->user, err);
     if (r == SP_OK)
         r = set_threads(f, b->threads, err);
     if (r == SP_OK)

@@ -9,7 +9,8 @@
 static bool may_see(const struct api_caller *caller, const struct engine_snapshot *s)
 {
     return s->info.is_hibernated && s->by_sandbox.is_linked && !s->is_leaving && !s->is_over &&
-           (caller->is_operator || s->info.principal == caller->principal);
+           (caller->is_operator || s->info.principal == caller->principal) &&
+           api_covers(caller, s->info.user, s->info.profile, s->info.sandbox_id);
 }
 
 static void put(struct json_out *o, struct api *api, const struct engine_snapshot *s)

@@ -6,6 +6,7 @@
 #include "box/address.h"
 #include "dialects/native/api.h"
 #include "engine/snapshots.h"
+#include "front/principal.h"
 
 /* Characters that names may have besides letters and digits. */
 #define API_USER_EXTRA "_.@-"
@@ -16,7 +17,8 @@ enum { API_TTL_MAX_S = 30 * 24 * 3600 }; /* longest lease, and idle time, a call
 /* Who calls: see front/principal.h. */
 struct api_caller {
     uint64_t principal;
-    bool is_operator;
+    bool is_operator; /* for this call: a token of scope `read` sees what operators see */
+    struct front_caller who;
     char base[BOX_ADDRESS_MAX]; /* on TCP: the URL at which it reaches us; "" on the Unix socket */
 };
 
@@ -27,6 +29,13 @@ static inline struct api *api_of(const struct http_exchange *ex)
 
 /* access.c: false if a TCP caller has no valid token. */
 bool api_identify(struct http_exchange *ex, struct api_caller *ret);
+/* access.c: what went wrong, as one member (NULL: null); paths of the host are shown to operators only. */
+void api_put_reason(struct json_out *o, const char *key, const char *text, bool is_operator);
+/* access.c: whether a token of this caller, if it is bound to something, may have to do with it. */
+bool api_covers(const struct api_caller *caller, const char *user, const char *profile,
+                const char *sandbox_id);
+bool api_covers_box(const struct api *api, const struct api_caller *caller,
+                    const struct pool_box *box);
 
 /* codec.c */
 /* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */
@@ -41,7 +50,7 @@ void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t
 /* Answers a pool refusal. */
 void api_reply_failure(struct http_exchange *ex, const struct pool_fx *fx);
 /* The same as member "error" of the object that is open. */
-void api_put_failure(struct json_out *o, const struct pool_fx *fx);
+void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_operator);
 /* A sandbox_id, "box:" and a box id, or "thread:" and user/thread, which stands for the id computed
  * from them. */
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
@@ -151,8 +160,10 @@ void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
+/* health.c: members "ready", "cause" and "reason" of a pool profile; whether it is ready. */
+bool api_put_ready(struct json_out *o, struct api *api, unsigned profile, bool is_operator);
 /* pool.c: how a pool profile is doing, into the object that is open. */
-void api_put_profile_state(struct json_out *o, struct api *api, unsigned index);
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, bool is_operator);
 
 /* quote.c: an amount of money, as text and, in a second member, in millionths. */
 void api_put_amount(struct json_out *o, const char *name, uint64_t micros);
@@ -185,6 +196,9 @@ void api_budgets(struct http_exchange *ex);
 void api_budget(struct http_exchange *ex);
 void api_budget_set(struct http_exchange *ex);
 void api_budget_credit(struct http_exchange *ex);
+void api_tokens(struct http_exchange *ex);
+void api_token_create(struct http_exchange *ex);
+void api_token_revoke(struct http_exchange *ex);
 void api_waiting(struct http_exchange *ex);
 /* modes.c */
 /* A call that outlives its caller: it is answered when the result is known, if the caller is still there. The memory is

@@ -112,12 +112,38 @@ static const struct profile_number {
      "Acquires that had to wait for a new box."},
 };
 
+/* Whether each profile can be served, and the cause when not: a line for every cause, so that their number stays. */
+static void put_ready(struct prom *p, struct api *api, unsigned count)
+{
+    const struct pool *pool = engine_pool(api->engine);
+    enum engine_cause causes[POOL_PROFILES_MAX];
+    char why[ENGINE_TROUBLE_MAX];
+
+    prom_family(p, "sandpool_profile_ready", PROM_GAUGE,
+                "1 when an acquire of the profile can succeed now or soon.");
+    for (unsigned i = 0; i < count; i++) {
+        bool is_ready;
+
+        causes[i] = engine_profile_cause(api->engine, i, &is_ready, why, sizeof(why));
+        prom_put(p, (struct prom_label[]){{"profile", pool_profile(pool, i)->name}, {NULL, NULL}},
+                 is_ready);
+    }
+    prom_family(p, "sandpool_profile_trouble", PROM_GAUGE,
+                "1 for what keeps the profile from being served, or from new boxes.");
+    for (unsigned i = 0; i < count; i++)
+        for (int c = ENGINE_CAUSE_NONE + 1; c < ENGINE_CAUSE_COUNT; c++)
+            prom_put(p,
+                     (struct prom_label[]){{"profile", pool_profile(pool, i)->name},
+                                           {"cause", engine_cause_name((enum engine_cause) c)},
+                                           {NULL, NULL}},
+                     causes[i] == (enum engine_cause) c);
+}
+
 static void put_profiles(struct prom *p, struct api *api, unsigned count)
 {
     const struct pool *pool = engine_pool(api->engine);
     uint64_t now_ns = rt_now(engine_rt(api->engine));
     struct pool_profile_view view;
-    char why[ENGINE_TROUBLE_MAX];
 
     prom_family(p, "sandpool_boxes", PROM_GAUGE, "Boxes by state.");
     for (unsigned i = 0; i < count; i++) {
@@ -128,11 +154,7 @@ static void put_profiles(struct prom *p, struct api *api, unsigned count)
                          {"profile", view.profile->name}, {"state", states[s].name}, {NULL, NULL}},
                      states[s].count(&view));
     }
-    prom_family(p, "sandpool_profile_ready", PROM_GAUGE,
-                "1 when an acquire of the profile can succeed now or soon.");
-    for (unsigned i = 0; i < count; i++)
-        prom_put(p, (struct prom_label[]){{"profile", pool_profile(pool, i)->name}, {NULL, NULL}},
-                 !engine_profile_trouble(api->engine, i, why, sizeof(why)));
+    put_ready(p, api, count);
     for (size_t n = 0; n < ARRAY_LEN(numbers); n++) {
         prom_family(p, numbers[n].name, numbers[n].type, numbers[n].help);
         for (unsigned i = 0; i < count; i++) {

@@ -54,8 +54,9 @@ static bool is_owner(void *ctx, struct http_exchange *ex, const struct pool_box 
 {
     struct api_caller caller;
 
-    (void) ctx;
-    return api_identify(ex, &caller) && caller.principal == box->principal;
+    return api_identify(ex, &caller) && caller.principal == box->principal &&
+           (caller.who.scopes & (ENGINE_SCOPE_USE | ENGINE_SCOPE_OPERATE)) != 0 &&
+           api_covers_box(ctx, &caller, box);
 }
 
 static void prove(struct http_exchange *ex, const struct pool_box *box)

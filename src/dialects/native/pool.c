@@ -25,7 +25,7 @@ void api_put_counts(struct json_out *o, const unsigned by_state[POOL_STATE_COUNT
 }
 
 static void put_breaker(struct json_out *o, const struct rt *rt,
-                        const struct pool_profile_view *view)
+                        const struct pool_profile_view *view, bool is_operator)
 {
     json_begin_obj(o, "breaker");
     /* No caller is refused while there are blank boxes, even if new ones cannot be made, nor when the next one
@@ -33,17 +33,16 @@ static void put_breaker(struct json_out *o, const struct rt *rt,
     json_put_bool(o, "open",
                   view->is_open && !view->is_trial_due && view->by_state[POOL_BLANK] == 0);
     json_put_u64(o, "failures", view->failures);
-    json_put_str(o, "reason", str_is_empty(view->reason) ? NULL : view->reason);
+    api_put_reason(o, "reason", str_is_empty(view->reason) ? NULL : view->reason, is_operator);
     if (view->failures > 0 && view->retry_at_ns > rt_now(rt) && view->retry_at_ns != POOL_NEVER)
         json_put_num(o, "retry_in_ms", to_ms(view->retry_at_ns - rt_now(rt)));
     json_end(o);
 }
 
-void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
+void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, bool is_operator)
 {
     const struct rt *rt = engine_rt(api->engine);
     const struct config_profile *c;
-    char why[ENGINE_TROUBLE_MAX];
     struct pool_profile_view view;
     enum pool_mode mode;
     const char *text;
@@ -62,14 +61,13 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index)
     json_put_num(o, "oldest_wait_ms", to_ms(view.oldest_wait_ns));
     json_put_num(o, "arrivals_per_s", view.arrivals_per_s);
     json_put_num(o, "provision_ms", to_ms(view.provision_ns));
-    put_breaker(o, rt, &view);
-    json_put_bool(o, "ready", !engine_profile_trouble(api->engine, index, why, sizeof(why)));
-    json_put_str(o, "reason", str_is_empty(why) ? NULL : why);
+    put_breaker(o, rt, &view, is_operator);
+    (void) api_put_ready(o, api, index, is_operator); /* it is written down */
     json_put_u64(o, "warm_hits", view.warm_hits);
     json_put_u64(o, "cold_starts", view.cold_starts);
 }
 
-static void put_store(struct json_out *o, struct api *api, bool is_up)
+static void put_store(struct json_out *o, struct api *api, bool is_up, bool is_operator)
 {
     struct store_stats stats;
 
@@ -77,7 +75,7 @@ static void put_store(struct json_out *o, struct api *api, bool is_up)
     engine_forget_slowest(api->engine);
     json_begin_obj(o, "store");
     json_put_str(o, "state", is_up ? "up" : "down");
-    json_put_str(o, "trouble", engine_store_trouble(api->engine));
+    api_put_reason(o, "trouble", engine_store_trouble(api->engine), is_operator);
     json_put_u64(o, "writes", stats.writes);
     json_put_u64(o, "commits", stats.commits);
     json_put_u64(o, "power_commits", stats.power_commits);
@@ -102,7 +100,7 @@ static void put_disk(struct json_out *o, struct api *api, const struct api_calle
     json_put_u64(o, "total_bytes", d->total_bytes);
     json_put_u64(o, "free_inodes", d->free_inodes);
     json_put_u64(o, "floor_bytes", d->floor_bytes);
-    json_put_str(o, "trouble", d->is_low ? d->reason : NULL);
+    api_put_reason(o, "trouble", d->is_low ? d->reason : NULL, caller->is_operator);
     json_begin_arr(o, "largest");
     for (unsigned i = 0; i < d->largest_count; i++) {
         const struct pool_box *box = pool_find_box(engine_pool(api->engine), d->largest[i].box);
@@ -153,9 +151,9 @@ void api_pool(struct http_exchange *ex)
     json_begin_obj(&o, NULL);
     json_put_str(&o, "instance", engine_instance(api->engine));
     api_put_mode(&o, stats.mode, stats.mode_text);
-    put_store(&o, api, stats.is_store_up);
+    put_store(&o, api, stats.is_store_up, caller.is_operator);
     put_disk(&o, api, &caller);
-    json_put_str(&o, "backend_trouble", trouble);
+    api_put_reason(&o, "backend_trouble", trouble, caller.is_operator);
     json_put_u64(&o, "max_boxes", stats.max_boxes);
     json_put_u64(&o, "total", stats.total);
     json_begin_obj(&o, "by_state");
@@ -168,7 +166,7 @@ void api_pool(struct http_exchange *ex)
     json_begin_arr(&o, "profiles");
     for (unsigned i = 0; i < stats.profile_count; i++) {
         json_begin_obj(&o, NULL);
-        api_put_profile_state(&o, api, i);
+        api_put_profile_state(&o, api, i, caller.is_operator);
         json_end(&o);
     }
     json_end(&o);

@@ -87,7 +87,7 @@ static void put_profile(struct json_out *o, struct api *api, const struct config
 
     assert(index >= 0); /* the pool has every configured one */
     json_begin_obj(o, NULL);
-    api_put_profile_state(o, api, (unsigned) index);
+    api_put_profile_state(o, api, (unsigned) index, is_operator);
     put_recipe(o, c, is_operator);
     json_put_str(o, "disk_limit", engine_disk_limit(api->engine, (unsigned) index));
     json_end(o);

@@ -233,6 +233,7 @@ void api_get(struct http_exchange *ex)
 /* --- many --- */
 
 struct filter {
+    const struct api *api;
     struct api_caller caller;
     int profile; /* -1: any */
     char state[16];
@@ -245,7 +246,8 @@ struct filter {
 
 static bool matches(const struct filter *f, const struct pool_box *box)
 {
-    return may_see(&f->caller, box) && (f->profile < 0 || (unsigned) f->profile == box->profile) &&
+    return may_see(&f->caller, box) && api_covers_box(f->api, &f->caller, box) &&
+           (f->profile < 0 || (unsigned) f->profile == box->profile) &&
            (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
            (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
            (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0);
@@ -259,7 +261,7 @@ static bool decode_filter(struct http_exchange *ex, struct filter *f)
     char text[POOL_NAME_MAX + 1];
     bool is_known = false;
 
-    *f = (struct filter){.profile = -1, .limit = PAGE_DEFAULT};
+    *f = (struct filter){.api = api, .profile = -1, .limit = PAGE_DEFAULT};
     (void) api_identify(ex, &f->caller);                              /* the guard has let it in */
     (void) http_query(ex, "user_id", f->user, sizeof(f->user));       /* absent: any */
     (void) http_query(ex, "thread_id", f->thread, sizeof(f->thread)); /* absent: any */

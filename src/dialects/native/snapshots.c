@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "front/body.h"
-#include "front/principal.h"
 
 enum { PAGE_MAX = 1000, HOLDERS_SHOWN = 3 };
 
@@ -53,7 +52,8 @@ static void put_snapshot(struct json_out *o, const char *key, const struct snaps
 static bool may_see(const struct api_caller *caller, const struct engine_snapshot *s)
 {
     return !s->is_leaving && !s->info.is_temporary &&
-           (caller->is_operator || s->info.principal == caller->principal);
+           (caller->is_operator || s->info.principal == caller->principal) &&
+           api_covers(caller, s->info.user, s->info.profile, s->info.sandbox_id);
 }
 
 int api_find_snapshot(struct api *api, const struct api_caller *caller, const char *id,
@@ -93,7 +93,7 @@ void api_snapshot_refuse(struct http_exchange *ex, int code, const char *reason)
     buf_init(&text, 1024);
     buf_printf(&text, "%s:", reason);
     for (size_t i = 0; i < count; i++) {
-        front_name_principal(engine_config(api->engine), top[i].principal, name, sizeof(name));
+        front_name_principal(api->engine, top[i].principal, name, sizeof(name));
         buf_printf(&text, "%s %s has %zu of %llu MB", i > 0 ? "," : "", name, top[i].count,
                    (unsigned long long) (top[i].bytes / (1024 * 1024)));
     }
@@ -200,35 +200,39 @@ void api_snapshot_create(struct http_exchange *ex)
 /* --- looking at them --- */
 
 /* After the one that ?after= names. */
-static const struct engine_snapshot *first(struct http_exchange *ex, struct engine *e)
+static const struct engine_snapshot *first(struct http_exchange *ex, struct engine *e,
+                                           const struct engine_snapshots_of *of)
 {
     const struct engine_snapshot *s;
     char after[24];
     uint64_t id;
 
     if (!http_query(ex, "after", after, sizeof(after)) || !str_parse_hex64(after, &id))
-        return engine_snapshot_first(e);
+        return engine_snapshot_first(e, of);
     s = engine_snapshot_find(e, id);
-    return s != NULL ? engine_snapshot_next(e, s) : NULL;
+    return s != NULL ? engine_snapshot_next(e, of, s) : NULL;
 }
 
 void api_snapshot_list(struct http_exchange *ex)
 {
     struct engine *e = api_of(ex)->engine;
-    const struct engine_snapshot *s = first(ex, e);
+    struct engine_snapshots_of of;
+    const struct engine_snapshot *s;
     struct api_caller caller;
     unsigned count = 0;
     struct json_out o;
     char hex[17] = "";
     char all[8];
-    bool want_all = http_query(ex, "all", all, sizeof(all)) && strcmp(all, "1") == 0;
 
     (void) api_identify(ex, &caller); /* the guard has let it in */
+    of = (struct engine_snapshots_of){.is_own = !caller.is_operator, .principal = caller.principal};
+    of.want_hibernated = http_query(ex, "all", all, sizeof(all)) && strcmp(all, "1") == 0;
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_begin_arr(&o, "snapshots");
-    for (; s != NULL && count < PAGE_MAX; s = engine_snapshot_next(e, s)) {
-        if (!may_see(&caller, s) || (s->info.is_hibernated && !want_all))
+    for (s = first(ex, e, &of); s != NULL && count < PAGE_MAX;
+         s = engine_snapshot_next(e, &of, s)) {
+        if (!may_see(&caller, s))
             continue;
         put_snapshot(&o, NULL, &s->info, s);
         str_hex64(hex, s->info.id);

@@ -55,7 +55,7 @@ void api_waiting(struct http_exchange *ex)
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     json_put_bool(&o, "waiting", is_found);
-    json_put_str(&o, "reason", why);
+    api_put_reason(&o, "reason", why, caller.is_operator);
     if (is_found) {
         json_put_u64(&o, "place", w.place);
         json_put_u64(&o, "of", w.of);

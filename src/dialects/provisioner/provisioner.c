@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/hide.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
@@ -30,6 +31,16 @@ static void put_detail(struct buf *out, const char *text)
     json_out_finish(&o, out);
 }
 
+/* Callers of this dialect are no operators. */
+static void put_message(struct http_exchange *ex UNUSED, int code, const char *message,
+                        struct buf *out)
+{
+    if (hide_is_due(code))
+        hide_paths(out, message, strlen(message));
+    else
+        buf_puts(out, message);
+}
+
 /* Errors of the server itself. */
 static const char *put_error(struct buf *out, int code, const char *message)
 {
@@ -50,6 +61,7 @@ void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_aft
 {
     char text[DETAIL_MAX];
     char seconds[24];
+    struct buf shown;
     struct buf out;
     va_list args;
 
@@ -62,7 +74,11 @@ void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_aft
         http_add_header(ex, "Retry-After", seconds);
     }
     buf_init(&out, 8 * DETAIL_MAX);
-    put_detail(&out, text);
+    buf_init(&shown, 2 * DETAIL_MAX);
+    if (status >= 500)
+        hide_paths(&shown, text, strlen(text));
+    put_detail(&out, status >= 500 ? buf_str(&shown) : text);
+    buf_fini(&shown);
     http_reply(ex, status, json_type, buf_str(&out), out.len);
     buf_fini(&out);
 }
@@ -179,6 +195,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
                                     .guard = guard,
                                     .wants_proof = true,
                                     .keeps_requests = true,
+                                    .put_message = put_message,
                                     .put_error = put_error};
     struct provisioner *p = xcalloc(1, sizeof(*p));
     int r;

@@ -14,15 +14,16 @@ _sandpool() {
     acquire:--network) words="none host nat" ;;
     snapshot:--format) words="sandpool oci" ;;
     ls:--state) words="starting blank leased parked deleting hibernated" ;;
+    token:--scope) words="read use operate read,use" ;;
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
-    exec) words=' --env --cwd --as --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
+    exec) words=' --env --cwd --as --user --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    shell) words=' --env --cwd --as --socket --json --request-timeout --help --version'
+    shell) words=' --env --cwd --as --user --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     jobs) words=' --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
@@ -50,6 +51,7 @@ _sandpool() {
     profile) words='ls show --socket --json --request-timeout --help --version' ;;
     quote) words=' --for --socket --json --request-timeout --help --version' ;;
     budget) words='ls show set credit --socket --json --request-timeout --help --version' ;;
+    token) words='ls create revoke --scope --user --profile --id --ttl --socket --json --request-timeout --help --version' ;;
     usage) words=' --by --intervals --since --until --user --thread --id --profile --principal --cursor --csv --socket --json --request-timeout --help --version' ;;
     events) words=' --since --until --event --box --id --user --thread --limit --no-follow --socket --json --request-timeout --help --version' ;;
     why) words=' --user --since --socket --json --request-timeout --help --version'
@@ -65,7 +67,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --request-timeout --help --version' ;;
     version) words=' --socket --json --request-timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --request-timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

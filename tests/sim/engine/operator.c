@@ -177,6 +177,11 @@ static void on_answer(void *ctx, bool answers UNUSED)
     answered(ctx);
 }
 
+static void examine_machine(void *ctx UNUSED, struct backend_exam *r)
+{
+    backend_report(r, BACKEND_FINDING_OK, "machine", "of the simulation");
+}
+
 static void on_examined(void *ctx, const struct engine_exam *exams UNUSED, size_t count UNUSED)
 {
     answered(ctx);
@@ -402,7 +407,7 @@ void operator_act(void)
     else if (dice < 188)
         ask_store();
     else if (dice < 194)
-        engine_examine(walk.engine, on_examined, ask(31 * NS_PER_S));
+        engine_examine(walk.engine, examine_machine, on_examined, ask(31 * NS_PER_S));
     else if (dice < 210)
         look();
     else if (dice < 217)

@@ -195,6 +195,8 @@ void rows_apply(const struct store_write *w)
     case STORE_REPRICE:
     case STORE_BUDGET:
     case STORE_SAMPLE:
+    case STORE_PUT_TOKEN:
+    case STORE_DROP_TOKEN:
         break;
     case STORE_BACKUP:
         w->u.backup->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

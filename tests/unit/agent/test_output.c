@@ -197,6 +197,21 @@ static void test_without_disk_both_ends_are_kept(void **state)
     fini(&m);
 }
 
+/* That there is none shows when small pieces are to be written, with what the next read has brought. */
+static void test_nothing_is_lost_when_the_disk_turns_out_to_be_missing(void **state)
+{
+    struct model m;
+
+    (void) state;
+    init(&m, "/nonexistent/dir", 1024 * 1024, 1024 * 1024);
+    output_append(&m.output, m.copy, OUTPUT_HEAD_MAX);
+    for (unsigned i = 0; i < 2; i++)
+        output_append(&m.output, m.copy + m.output.end, OUTPUT_LATE_MAX / 2);
+    output_append(&m.output, m.copy + m.output.end, OUTPUT_READ_MAX);
+    assert_int_equal(check(&m), OUTPUT_HEAD_MAX + OUTPUT_LATE_MAX + OUTPUT_READ_MAX);
+    fini(&m);
+}
+
 static void test_summary(void **state)
 {
     struct model m;
@@ -228,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_full_file_becomes_a_ring),
         cmocka_unit_test(test_shared_disk_runs_out),
         cmocka_unit_test(test_without_disk_both_ends_are_kept),
+        cmocka_unit_test(test_nothing_is_lost_when_the_disk_turns_out_to_be_missing),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_the_newest_is_read_from_memory),
         cmocka_unit_test(test_small_pieces_are_written_to_disk_together),

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 
-from agent_client import AgentTest, is_alive, main, wait_until
+from agent_client import AgentTest, at_most, is_alive, main, wait_until
 
 
 class Shell(AgentTest):
@@ -135,7 +135,10 @@ class Shell(AgentTest):
         self.assertEqual((data["status"], data["output"], data["exit_code"]),
                          ("no_change_timeout", "a\n", None))
         self.post("/v1/shell/kill", {"id": data["session_id"]})
-        data = self.sh("for i in 1 2 3 4 5 6; do echo $i; sleep 0.1; done", no_change_timeout=0.5)
+        # output begins the time anew: longer than it in the whole, never so long without output
+        quiet_s = min(at_most(0.5), 3)
+        data = self.sh(f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i; sleep {quiet_s / 10}; done",
+                       no_change_timeout=quiet_s)
         self.assertEqual(data["status"], "completed")
         data = self.sh("echo b; sleep 300", timeout=0.2)
         self.assertEqual((data["status"], data["output"]), ("running", "b\n"))

@@ -79,6 +79,16 @@ static bool is_method_key(const char *key)
     return false;
 }
 
+/* The least that a token needs. */
+static const char *scope_of(const struct http_route *r)
+{
+    if ((r->flags & HTTP_OPEN) != 0)
+        return "none";
+    if ((r->flags & HTTP_LOOK) != 0)
+        return "read";
+    return (r->flags & HTTP_OPERATOR) != 0 ? "operate" : "use";
+}
+
 static void check_route(const struct http_route *r)
 {
     const struct json *path = json_get(AT("paths"), r->pattern);
@@ -99,6 +109,10 @@ static void check_route(const struct http_route *r)
     security = json_get(op, "security");
     if (((r->flags & HTTP_OPEN) != 0) != (security != NULL && json_len(security) == 0))
         fail_msg("%s %s: security and the route's flag differ", key, r->pattern);
+    if (strcmp(scope_of(r), json_str(json_get(op, "x-scope"))) != 0)
+        fail_msg("%s %s: x-scope is not %s", key, r->pattern, scope_of(r));
+    if (((r->flags & HTTP_BOUND) != 0) != (json_get(op, "x-bound") != NULL))
+        fail_msg("%s %s: x-bound and the route's flag differ", key, r->pattern);
     assert_non_null(json_get(json_get(op, "responses"), "200"));
     assert_non_null(json_str(json_get(op, "operationId")));
 }

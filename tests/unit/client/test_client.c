@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "client/box_internal.h"
+#include "sandpool/exec.h"
 #include "tests/lib/at_most.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/client/fixture.h"
@@ -404,6 +406,38 @@ static void test_stream(void **state)
     script_server_free(f.server);
 }
 
+#define EVENTS_HEAD \
+    OK_HEAD "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+#define CHUNK(size, text) size "\r\n" text "\r\n"
+
+/* A box that says all is well, and never ends the command. */
+static void test_a_command_that_is_never_ended(void **state)
+{
+    static const struct step steps[] = {
+        {.answer = EVENTS_HEAD CHUNK("1c", "{\"event\":\"start\",\"job\":\"7\"}\n")
+             CHUNK("2c", "{\"event\":\"stdout\",\"offset\":0,\"data\":\"b25l\"}\n"),
+         .later = CHUNK("16", "{\"event\":\"keepalive\"}\n"),
+         .want_silence = true,
+         .want_close = true},
+    };
+    struct fixture f = start(steps, ARRAY_LEN(steps));
+    struct sp_box *box = sp_box_new(f.client, "s");
+    struct sp_exec e = {.command = "x", .timeout_ms = 100};
+    struct sp_exec_result ret;
+    struct sp_failure failure = {0};
+
+    (void) state;
+    box->grace_ms = 100;
+    assert_int_equal(sp_exec(box, &e, &ret, &failure), SP_OK);
+    assert_int_equal(ret.outcome, SP_OUTCOME_TRANSPORT_LOST);
+    assert_int_equal(ret.exit_code, -1);
+    assert_string_equal(ret.out, "one");
+    assert_non_null(strstr(failure.message, "does not end it"));
+    sp_exec_result_fini(&ret);
+    sp_box_free(box);
+    stop(&f, 1, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_which_socket),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_a_command_that_is_never_ended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,8 +221,6 @@ static const struct {
      "path"},
     {"provisioner: {enabled: true, profile: none}",
      "t.yaml:1:39: provisioner.profile is not the name of a profile"},
-    {"tcp: {listen: '127.0.0.1:8001'}\n",
-     "t.yaml:1:15: tcp.listen needs tcp.tokens: without one nobody could call"},
     {"tcp: {listen: 'localhost:1', tokens: {a: 0123456789abcdef}}\n",
      "t.yaml:1:15: tcp.listen must be an address and a port like 127.0.0.1:8001 or [::1]:8001"},
     {"tcp: {listen: '127.0.0.1:65536', tokens: {a: 0123456789abcdef}}\n",

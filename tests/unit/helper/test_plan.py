@@ -45,8 +45,9 @@ class Plans(HelperTest):
         self.bad("remove", {"dir": "/" + "x" * 5000})
 
     def test_every_field_of_gather(self):
-        plan = {"from": ["/nowhere/a"], "to": "/nowhere/b"}
+        plan = {"from": ["/nowhere/a"], "to": "/nowhere/b", "reserve": 0}
         for key, bad in (("from", [None, [], ["a"], [1], ["/a"] * 17, ["/a/../b"], "/a"]), ("to", [None, "", "b", "/", 1]),
+                         ("reserve", [None, -1, "1", 1.5]),
                          ("container", ["x" * 64, "ab", 1]), ("pid", [None, 1, -1, "2"])):
             whole = {**plan, "container": "ab" * 32, "pid": 2} if key in ("container", "pid") else plan
             for value in bad:

@@ -17,10 +17,13 @@ enum {
     WAITERS = 16000,
     USERS = 4000,
     OWN = 20,
+    WARM = 16,
     ROUNDS = 41,
     BATCH = 40
 };
 #define BOUND 1.6
+/* What was parked long ago is in no cache, however many instructions it takes (they are the same, to a thousandth). */
+#define BOUND_UNCACHED 8.0
 
 struct fixture {
     struct pool *pool;
@@ -29,6 +32,7 @@ struct fixture {
     struct pool_event queue[8192];
     size_t first;
     size_t len;
+    unsigned waiters;
     uint64_t sink;
 };
 
@@ -109,7 +113,7 @@ static void send_event(struct fixture *w, const struct pool_event *first)
     }
 }
 
-/* Boxes of one principal each, but for a few of principal 7; then one profile of which many wait. */
+/* Boxes of one principal each, but for a few of principal 7; then one profile of which many wait, and one without blank boxes. */
 static void make_fixture(struct fixture *w, unsigned boxes, unsigned waiters)
 {
     struct pool_config *config = calloc(1, sizeof(*config));
@@ -117,19 +121,20 @@ static void make_fixture(struct fixture *w, unsigned boxes, unsigned waiters)
 
     assert_non_null(config);
     w->now_ns = 1000 * NS_PER_S;
-    config->max_boxes = boxes + 64;
+    w->waiters = waiters;
+    config->max_boxes = boxes + WARM + 1; /* what is made beside these is made for another one */
     config->max_waiters = waiters + 64;
     config->seed = 7;
-    config->profile_count = 2;
-    for (unsigned i = 0; i < 2; i++) {
+    config->profile_count = 3;
+    for (unsigned i = 0; i < 3; i++) {
         struct pool_profile *c = &config->profiles[i];
 
-        snprintf(c->name, sizeof(c->name), i == 0 ? "default" : "full");
+        snprintf(c->name, sizeof(c->name), i == 0 ? "default" : i == 1 ? "full" : "cold");
         c->spec_hash = 1;
         c->is_watched = true;
-        c->warm_min = i == 0 ? 16 : 0;
+        c->warm_min = i == 0 ? WARM : 0;
         c->warm_max = c->warm_min;
-        c->create_max = i == 0 ? 16 : 0; /* nobody is served of the second one */
+        c->create_max = i == 1 ? 0 : 16; /* nobody is served of the second one */
         c->create_timeout_ns = c->ready_timeout_ns = c->destroy_timeout_ns = 60 * NS_PER_S;
         c->park_ns = c->shrink_ns = 3600 * NS_PER_S;
         c->backoff_min_ns = c->backoff_max_ns = NS_PER_S;
@@ -180,18 +185,35 @@ static void on_box(struct fixture *w, enum pool_event_kind kind, unsigned box, b
     send_event(w, &ev);
 }
 
-static void acquire(struct fixture *w, unsigned box, uint64_t principal)
+static void acquire_of(struct fixture *w, unsigned profile, const char *thread, uint64_t principal)
 {
     struct pool_event ev = {.kind = POOL_EV_ACQUIRE};
 
     w->req++;
     ev.req.v = w->req;
+    ev.u.acquire.profile = profile;
     ev.u.acquire.principal = principal;
     ev.u.acquire.is_operator = true;
-    ev.u.acquire.deadline_ns = w->now_ns + NS_PER_S;
+    ev.u.acquire.deadline_ns = w->now_ns + NS_PER_MS;
     snprintf(ev.u.acquire.user, sizeof(ev.u.acquire.user), "u");
-    snprintf(ev.u.acquire.thread, sizeof(ev.u.acquire.thread), "t%u", box);
-    snprintf(ev.u.acquire.sandbox_id, sizeof(ev.u.acquire.sandbox_id), "s%u", box);
+    snprintf(ev.u.acquire.thread, sizeof(ev.u.acquire.thread), "t%s", thread);
+    snprintf(ev.u.acquire.sandbox_id, sizeof(ev.u.acquire.sandbox_id), "s%s", thread);
+    send_event(w, &ev);
+}
+
+static void acquire(struct fixture *w, unsigned box, uint64_t principal)
+{
+    char thread[16];
+
+    snprintf(thread, sizeof(thread), "%u", box);
+    acquire_of(w, 0, thread, principal);
+}
+
+static void on_id(struct fixture *w, enum pool_event_kind kind, unsigned box, int delta)
+{
+    struct pool_event ev = {.kind = kind, .box = {box}};
+
+    ev.u.activity.delta = delta;
     send_event(w, &ev);
 }
 
@@ -242,6 +264,82 @@ static void do_page(struct fixture *w)
         w->sink += b->generation;
 }
 
+static void do_wait_and_leave(struct fixture *w)
+{
+    struct pool_event ev = {.kind = POOL_EV_ABANDON};
+
+    acquire_of(w, 1, "-waits", 9);
+    ev.req.v = w->req;
+    send_event(w, &ev);
+}
+
+static void do_wait_in_vain(struct fixture *w)
+{
+    struct pool_event wake = {.kind = POOL_EV_WAKE};
+
+    acquire_of(w, 1, "-waits", 9);
+    w->now_ns += 2 * NS_PER_MS;
+    send_event(w, &wake);
+    w->sink += pool_next_wake(w->pool);
+}
+
+/* Of the one who came last. */
+static void do_place(struct fixture *w)
+{
+    unsigned last = w->waiters - 1;
+    struct pool_waiting found;
+    char id[16];
+
+    snprintf(id, sizeof(id), "w%u", last);
+    assert_true(pool_find_waiting(w->pool, id, 500 + last % 100, &found));
+    w->sink += found.place;
+}
+
+static void do_stats(struct fixture *w)
+{
+    struct pool_stats stats;
+
+    pool_get_stats(w->pool, &stats);
+    w->sink += stats.total + pool_is_exhausted(w->pool);
+}
+
+static void do_pause(struct fixture *w)
+{
+    on_box(w, POOL_EV_PAUSE, 2, false);
+    on_id(w, POOL_EV_RESUMED, 2, 0);
+}
+
+static void do_activity(struct fixture *w)
+{
+    on_id(w, POOL_EV_ACTIVITY, 2, 1);
+    on_id(w, POOL_EV_ACTIVITY, 2, -1);
+}
+
+static void do_death(struct fixture *w)
+{
+    struct pool_event ev = {.kind = POOL_EV_DIED};
+
+    acquire_of(w, 0, "-dies", 10);
+    ev.box = pool_find_sandbox(w->pool, "s-dies")->id;
+    send_event(w, &ev);
+}
+
+/* All boxes that may be are there: the one that was parked first makes way, and the new one is parked in turn. */
+static void do_evict(struct fixture *w)
+{
+    struct pool_event ev = {.kind = POOL_EV_RELEASE};
+    char thread[24];
+
+    snprintf(thread, sizeof(thread), "-%llu", (unsigned long long) w->req);
+    acquire_of(w, 2, thread, 11);
+    w->req++;
+    ev.req.v = w->req;
+    ev.u.on.is_operator = true;
+    snprintf(ev.u.on.sandbox_id, sizeof(ev.u.on.sandbox_id), "s%s", thread);
+    assert_non_null(pool_find_sandbox(w->pool, ev.u.on.sandbox_id));
+    send_event(w, &ev);
+}
+
 static int by_size(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *) a;
@@ -274,13 +372,22 @@ static void test_cost_of_operations(void **state)
     static const struct {
         const char *name;
         void (*work)(struct fixture *w);
-    } works[] = {{"renew", do_renew},
-                 {"release and acquire, parked", do_reclaim},
-                 {"warm acquire and end", do_warm},
-                 {"get", do_get},
-                 {"view of a profile", do_view},
-                 {"list of one principal", do_list_own},
-                 {"page of all", do_page}};
+        double bound;
+    } works[] = {{"renew", do_renew, BOUND},
+                 {"release and acquire, parked", do_reclaim, BOUND},
+                 {"warm acquire and end", do_warm, BOUND},
+                 {"get", do_get, BOUND},
+                 {"view of a profile", do_view, BOUND},
+                 {"list of one principal", do_list_own, BOUND},
+                 {"page of all", do_page, BOUND},
+                 {"wait and leave", do_wait_and_leave, BOUND},
+                 {"wait until the deadline", do_wait_in_vain, BOUND},
+                 {"place in line", do_place, BOUND},
+                 {"state of the pool", do_stats, BOUND},
+                 {"pause and go on", do_pause, BOUND},
+                 {"a call begins and ends", do_activity, BOUND},
+                 {"warm acquire and death", do_death, BOUND},
+                 {"cold acquire of a full pool", do_evict, BOUND_UNCACHED}};
     bool is_flat = true;
 
     (void) state;
@@ -289,11 +396,11 @@ static void test_cost_of_operations(void **state)
     for (size_t i = 0; i < ARRAY_LEN(works); i++) {
         double ratio = ratio_of(works[i].work);
 
-        for (unsigned again = 0; again < 2 && ratio > BOUND; again++)
+        for (unsigned again = 0; again < 2 && ratio > works[i].bound; again++)
             ratio = ratio_of(works[i].work); /* the machine may have been busy */
         printf("%s: %.2f times the cost with %d boxes, %d waiting, against %d of each\n",
                works[i].name, ratio, BIG, WAITERS, SMALL);
-        is_flat = is_flat && ratio <= BOUND;
+        is_flat = is_flat && ratio <= works[i].bound;
     }
     for (unsigned i = 0; i < 2; i++)
         fixtures[i].pool = pool_free(fixtures[i].pool);

@@ -151,6 +151,8 @@ void model_apply(struct model *m, const struct step *step)
     case STORE_REPRICE:
     case STORE_BUDGET:
     case STORE_SAMPLE:
+    case STORE_PUT_TOKEN:
+    case STORE_DROP_TOKEN:
     case STORE_BACKUP:
     case STORE_KIND_COUNT:
         fail();

@@ -100,6 +100,7 @@ size_t count_intervals(struct fixture *f)
 
 void before_prices_of_use(struct fixture *f)
 {
-    fixture_sql(f, "ALTER TABLE boxes DROP COLUMN per_use; ALTER TABLE usage DROP COLUMN per_use;"
+    fixture_sql(f, "DROP TABLE tokens;"
+                   "ALTER TABLE boxes DROP COLUMN per_use; ALTER TABLE usage DROP COLUMN per_use;"
                    "PRAGMA user_version=14");
 }
