@@ -399,6 +399,17 @@ class Egress(BoxCase):
         self.assertIn("sent", forged.stdout)
         self.assertEqual([r for r in self.internet.reached if r[0] == PRIVATE], [])
 
+    def test_another_list_for_a_running_box(self):
+        box = self.acquire("changed", "cold")
+        self.assertEnforced(box)
+        plan = {"dir": str(self.server.state / "oci" / "boxes" / box.box_id), "nft": shutil.which("nft"),
+                "egress": f"brief.test,{PRIVATE}"}
+        subprocess.run([self.home / "bin" / "sandpool-helper", "egress"], input=json.dumps(plan), text=True, check=True, timeout=30)
+        closed, private, name = self.attempts(box, ("tcp", PUBLIC), ("tcp", PRIVATE), ("tcp", "brief.test"))
+        self.assertRefused(closed, "it was reached by a name that is not on the list any more")
+        self.assertEqual([private[0], name[0]], [f"hello from {PRIVATE}", f"hello from {OTHER}"])
+        self.assertEqual(self.results(box, ("ask", "good.test"))[0], [3, []])
+
     def test_a_box_without_its_resolver_is_lost(self):
         self.assertLostWithout(lambda: self.acquire("alone", "cold"), lambda box: self.number_of(box, "resolver.pid"), "network")
 
