@@ -7,8 +7,10 @@
 
 #include "base/str.h"
 
-#define NET(a, b, c, d, bits) \
-    {(uint32_t) (a) << 24 | (uint32_t) (b) << 16 | (uint32_t) (c) << 8 | (uint32_t) (d), bits}
+#define NET(a, b, c, d, bits)                                                                   \
+    {                                                                                           \
+        (uint32_t)(a) << 24 | (uint32_t) (b) << 16 | (uint32_t) (c) << 8 | (uint32_t) (d), bits \
+    }
 
 const struct egress_net egress_refused[] = {
     NET(0, 0, 0, 0, 8),
@@ -156,8 +158,8 @@ bool egress_check(const char *list, char why[EGRESS_WHY_MAX])
             return false;
         }
         if (problem != NULL) {
-            (void) snprintf(why, EGRESS_WHY_MAX, "has '%.*s', which %s", (int) (len > 64 ? 64 : len),
-                            word, problem);
+            (void) snprintf(why, EGRESS_WHY_MAX, "has '%.*s', which %s",
+                            (int) (len > 64 ? 64 : len), word, problem);
             return false;
         }
     }

@@ -7,7 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EGRESS_NAME_MAX = 253, EGRESS_ENTRIES_MAX = 128, EGRESS_TEXT_MAX = 4096, EGRESS_WHY_MAX = 160 };
+enum {
+    EGRESS_NAME_MAX = 253,
+    EGRESS_ENTRIES_MAX = 128,
+    EGRESS_TEXT_MAX = 4096,
+    EGRESS_WHY_MAX = 160
+};
 
 enum egress_kind { EGRESS_NAME, EGRESS_BELOW, EGRESS_NET };
 

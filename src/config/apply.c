@@ -127,8 +127,8 @@ static bool expect_mapping(struct config_problems *p, const struct config_node *
 }
 
 /* A word for a section stands for its key "mode", and its other keys have their defaults. */
-static bool apply_short_form(const struct scope *s, const char *section, const struct config_node *n,
-                             const char *name)
+static bool apply_short_form(const struct scope *s, const char *section,
+                             const struct config_node *n, const char *name)
 {
     const struct config_key *mode = NULL;
     char path[NAME_MAX_LEN * 2 + 8];

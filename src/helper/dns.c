@@ -17,7 +17,14 @@
 #define FIXED 10u        /* of a record, behind its name */
 
 /* Bits of the second word. */
-enum { IS_ANSWER = 0x8000, OPCODE = 0x7800, IS_CUT = 0x0200, RECURSE = 0x0100, CAN_RECURSE = 0x0080, CODE = 0x000f };
+enum {
+    IS_ANSWER = 0x8000,
+    OPCODE = 0x7800,
+    IS_CUT = 0x0200,
+    RECURSE = 0x0100,
+    CAN_RECURSE = 0x0080,
+    CODE = 0x000f
+};
 
 static uint16_t get16(const uint8_t *at)
 {
@@ -243,8 +250,8 @@ static void take_addresses(const struct answers *a, const char *name, struct dns
     size_t at = a->first;
     struct record r;
 
-    for (unsigned i = 0; i < a->count && ret->count < DNS_ADDRESSES_MAX &&
-                         get_record(a->data, a->size, &at, &r);
+    for (unsigned i = 0;
+         i < a->count && ret->count < DNS_ADDRESSES_MAX && get_record(a->data, a->size, &at, &r);
          i++) {
         if (r.type != DNS_A || r.class != CLASS_IN || r.len != 4 || strcmp(r.name, name) != 0)
             continue;
@@ -271,7 +278,8 @@ bool dns_read_answer(const uint8_t *data, size_t len, const struct dns_question 
     a.first += 4;
     a.count = MIN_OF(get16(data + 6), RECORDS_MAX);
     ret->code = (enum dns_code)(flags & CODE);
-    for (unsigned i = 0; ret->code == DNS_OK && i < ALIASES_MAX && follow(&a, name, &ret->ttl_s); i++)
+    for (unsigned i = 0; ret->code == DNS_OK && i < ALIASES_MAX && follow(&a, name, &ret->ttl_s);
+         i++)
         ;
     if (ret->code == DNS_OK)
         take_addresses(&a, name, ret);

@@ -30,8 +30,8 @@
 #define IF_EQUAL(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) (value), 0, (skip))
 /* The first of every program. Numbers of another architecture, and those of x32, which have a bit of their own, match
  * nothing. */
-#define LOAD_CALL                                                                           \
-    LOAD(DATA(arch)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0),               \
+#define LOAD_CALL                                                             \
+    LOAD(DATA(arch)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0), \
         END(SECCOMP_RET_KILL_PROCESS), LOAD(DATA(nr))
 #define ALLOW(number) IF_EQUAL(number, 1), END(SECCOMP_RET_ALLOW)
 /* Arguments are integers there: the kernel does not look at the upper half. */

@@ -84,7 +84,8 @@ struct plan {
     const char *user;
     const char **runtime; /* argument lists end with NULL */
     const char **network;
-    const char *egress; /* what the box may reach, as a list of base/egress.h; NULL: whatever there is */
+    const char
+        *egress; /* what the box may reach, as a list of base/egress.h; NULL: whatever there is */
     const char *nft;
     const char *connect;
     const char *guard;

@@ -177,9 +177,8 @@ static bool set_up(void)
 /* The address comes later, with the link to the box. */
 static int open_socket(int type)
 {
-    const struct sockaddr_in own = {.sin_family = AF_INET,
-                                    .sin_port = htons(DNS_PORT),
-                                    .sin_addr = {htonl(EGRESS_OUTSIDE)}};
+    const struct sockaddr_in own = {
+        .sin_family = AF_INET, .sin_port = htons(DNS_PORT), .sin_addr = {htonl(EGRESS_OUTSIDE)}};
     int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1;
 
@@ -222,8 +221,8 @@ void resolver_run(const char *id, const char *count)
     (void) fcntl(FD_REPORT, F_SETFD, FD_CLOEXEC);
     if (!str_parse_u64(id, 0, UINT32_MAX - 1, &id_base) ||
         !str_parse_u64(count, 1, UINT32_MAX, &id_count) || !read_list(list) ||
-        !enter((uint32_t) id_base, (uint32_t) id_count, &err) || !set_up() ||
-        !open_sockets(&s) || !relay_keep_network() || !resolver_filter_install()) {
+        !enter((uint32_t) id_base, (uint32_t) id_count, &err) || !set_up() || !open_sockets(&s) ||
+        !relay_keep_network() || !resolver_filter_install()) {
         (void) dprintf(FD_REPORT, "%s", err.msg[0] != '\0' ? err.msg : strerror(errno));
         return;
     }

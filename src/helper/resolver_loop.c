@@ -20,11 +20,11 @@
 #define CHANGE_MS 1000 /* from the connection of a list to the list */
 #define TURN_MAX 16    /* questions of one turn by UDP */
 #define TTL_MAX_S 3600U
-#define GRACE_S 60U        /* a program connects a moment after it has asked */
-#define RATE 100U          /* questions to the other server in a second */
-#define BURST 200U         /* and at once */
-#define NOBODY SIZE_MAX    /* no connection: by UDP */
-#define FLAG_BYTES 2U      /* before each message by TCP */
+#define GRACE_S 60U     /* a program connects a moment after it has asked */
+#define RATE 100U       /* questions to the other server in a second */
+#define BURST 200U      /* and at once */
+#define NOBODY SIZE_MAX /* no connection: by UDP */
+#define FLAG_BYTES 2U   /* before each message by TCP */
 
 struct asker {
     struct sockaddr_in from; /* by UDP */
@@ -183,9 +183,8 @@ static bool take_token(struct loop *l)
 /* Each from a port of its own and with a number of its own, so that nobody can guess what to answer. */
 static bool ask(struct loop *l, const struct asker *a, const struct dns_question *q)
 {
-    const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = htons(DNS_PORT),
-                                   .sin_addr = {htonl(EGRESS_UPSTREAM)}};
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(DNS_PORT), .sin_addr = {htonl(EGRESS_UPSTREAM)}};
     struct under_way *u = l->under_way;
     uint8_t text[DNS_MESSAGE_MAX];
     size_t len;

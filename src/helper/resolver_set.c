@@ -15,9 +15,8 @@
 
 static void put_batch(struct netlink *n, uint16_t type)
 {
-    const struct nfgenmsg head = {.nfgen_family = AF_UNSPEC,
-                                  .version = NFNETLINK_V0,
-                                  .res_id = htons(NFNL_SUBSYS_NFTABLES)};
+    const struct nfgenmsg head = {
+        .nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0, .res_id = htons(NFNL_SUBSYS_NFTABLES)};
 
     netlink_begin(n, type, 0, &head, sizeof(head));
 }

@@ -14,7 +14,8 @@
 /* The relay has begun, and the network is set up. `tail` gets the end of what the runtime and the agent wrote. On failure something
  * may run. */
 MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, struct relay_process *relay,
-                         struct egress *egress, int *ret_pid, struct proc_tail *tail, struct err *err);
+                         struct egress *egress, int *ret_pid, struct proc_tail *tail,
+                         struct err *err);
 /* True after SIGTERM, which also comes when the parent dies. */
 bool start_is_stopped(void);
 /* The runtime did not fail: somebody has killed it. */

@@ -14,9 +14,8 @@ const char *oci_network_missing(const struct oci *o, const struct config_profile
                "nftables";
     if (!str_is_empty(o->slirp) || !str_is_empty(o->pasta))
         return NULL;
-    return o->is_rootless
-               ? "`network: nat` needs slirp4netns, which is not installed: install the "
-                 "package slirp4netns"
-               : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
-                 "install the package slirp4netns or passt";
+    return o->is_rootless ? "`network: nat` needs slirp4netns, which is not installed: install the "
+                            "package slirp4netns"
+                          : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
+                            "install the package slirp4netns or passt";
 }

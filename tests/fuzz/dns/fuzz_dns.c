@@ -61,7 +61,11 @@ static void check_question(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct dns_question asked = {.id = 1, .type = DNS_A, .name = "good.test", .wire = "\4good\4test\0\0\1\0\1", .wire_len = 15};
+    static const struct dns_question asked = {.id = 1,
+                                              .type = DNS_A,
+                                              .name = "good.test",
+                                              .wire = "\4good\4test\0\0\1\0\1",
+                                              .wire_len = 15};
     struct dns_addresses found;
 
     if (size > DNS_REPLY_MAX)

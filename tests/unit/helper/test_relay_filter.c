@@ -252,8 +252,15 @@ static void test_resolver(void **state)
         {"x32 recvfrom", X32 | SYS_recvfrom, {-1}},
     };
     static const struct call needed[] = {
-        CALL(socket, AF_INET, SOCK_DGRAM, 0), CALL(connect, -1), CALL(sendto, -1), CALL(recvfrom, -1),
-        CALL(accept4, -1), CALL(close, -1), CALL(getrandom, 0), CALL(clock_gettime, 0), CALL(ppoll, 0, -1),
+        CALL(socket, AF_INET, SOCK_DGRAM, 0),
+        CALL(connect, -1),
+        CALL(sendto, -1),
+        CALL(recvfrom, -1),
+        CALL(accept4, -1),
+        CALL(close, -1),
+        CALL(getrandom, 0),
+        CALL(clock_gettime, 0),
+        CALL(ppoll, 0, -1),
         CALL(restart_syscall),
     };
 
