@@ -99,10 +99,14 @@ struct refusal acquire_refusal(struct pool *p, const struct waiter *w)
  * have their places already. */
 static bool has_place(struct pool *p, struct waiter *w)
 {
+    struct refusal r;
+
     if (p->waiting >= p->max_waiters)
         waiter_refuse(p, w, &queue_full);
     else if (!party_may_wait(p, w->acquire.principal))
         waiter_refuse(p, w, &share_full);
+    else if (!holders_allow_wait(p, w, &r))
+        waiter_refuse(p, w, &r);
     else
         return true;
     return false;
@@ -256,7 +260,12 @@ static void serve_parked(struct pool *p, struct waiter *w, struct slot *s)
         hibernate_rebase(p, s);
         wait_for_box(p, w, s);
     } else {
-        lease_begin(p, s, w, POOL_SRC_PARKED);
+        struct refusal r;
+
+        if (holders_allow_box(p, w, &r))
+            lease_begin(p, s, w, POOL_SRC_PARKED);
+        else
+            waiter_refuse(p, w, &r);
     }
 }
 
@@ -319,6 +328,17 @@ static void serve_bound(struct pool *p, struct waiter *w, struct slot *s)
     case POOL_STATE_COUNT:
         assert(false); /* not bound in these */
     }
+}
+
+/* True when its caller and its user may have one more box; else it has been refused. */
+static bool has_quota(struct pool *p, struct waiter *w)
+{
+    struct refusal r;
+
+    if (holders_allow_box(p, w, &r) && holders_allow_lease(p, w, &r))
+        return true;
+    waiter_refuse(p, w, &r);
+    return false;
 }
 
 /* Another acquire of this thread waits already: both share one box, if it fits both. */
@@ -418,8 +438,9 @@ void acquire_dispatch(struct pool *p, struct waiter *w)
         waiter_refuse(p, w, &r);
     } else if (f->conf.want_discover && !w->is_discovered && w->acquire.thread[0] != '\0') {
         /* a random id cannot exist already */
-        discover_first(p, w);
-    } else {
+        if (has_quota(p, w))
+            discover_first(p, w);
+    } else if (has_quota(p, w)) {
         serve_new(p, w);
     }
 }

@@ -25,6 +25,7 @@ void bind_link(struct pool *p, struct slot *s)
     if (s->by_id.is_linked) /* the boxes of an owner are listed in the order they came to it */
         index_go_last(p, s);
     index_owner_join(p, s);
+    holders_settle(p, s);
 }
 
 void bind_owner(struct pool *p, struct slot *s, const struct pool_acquire *a)
@@ -66,6 +67,7 @@ void bind_clear(struct pool *p, struct slot *s)
     s->box.expires_ns = POOL_NEVER;
     s->box.idle_ns = POOL_NEVER;
     s->box.busy = 0;
+    holders_settle(p, s);
 }
 
 void bind_claim(struct pool *p, struct slot *s)

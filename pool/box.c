@@ -232,6 +232,7 @@ void box_enter(struct pool *p, struct slot *s, enum pool_state state)
     map_insert(&p->ids, &s->by_id, hash_u64(s->box.id.v));
     put_on_list(p, s);
     count_in(p, s);
+    holders_settle(p, s);
 }
 
 /* One that was found and could not be recorded keeps running: the next discovery or listing finds
@@ -292,6 +293,7 @@ void box_set_state(struct pool *p, struct slot *s, enum pool_state next)
     recheck_begin(p, s);
     put_on_list(p, s);
     count_in(p, s);
+    holders_settle(p, s);
     if (next != POOL_CREATING && next != POOL_STARTING) /* otherwise nothing has changed for them */
         waiter_redo_all(p, s);
     if (next == POOL_FREE)
@@ -308,6 +310,7 @@ void box_take_owner(struct pool *p, struct slot *s, const struct pool_seen *seen
     s->box.generation = seen->generation;
     count_in(p, s);
     bind_link(p, s);
+    holders_settle(p, s);
     bind_claim(p, s);
 }
 

@@ -28,11 +28,12 @@ struct slot {
     struct map_node by_ending;  /* by the id it had */
     struct owner *owner;        /* while it has an owner, or had one until its end began */
     struct list_node owner_link;
-    struct heap_node due;   /* next time at which it changes without an event */
-    struct heap_node evict; /* PARKED, by parked_ns */
-    struct maker *maker;    /* INTENT to STARTING, and bound: where it is counted */
-    struct list waiters;    /* requests that wait for this box */
-    uint64_t wait_write;    /* the commit that its state waits for; 0: none */
+    struct heap_node due;                     /* next time at which it changes without an event */
+    struct heap_node evict;                   /* PARKED, by parked_ns */
+    struct holder *holders[POOL_LEVEL_COUNT]; /* of quotas, that it counts for */
+    struct maker *maker; /* INTENT to STARTING, and bound: where it is counted */
+    struct list waiters; /* requests that wait for this box */
+    uint64_t wait_write; /* the commit that its state waits for; 0: none */
     uint64_t last_write;
     uint64_t pause_write;       /* the box is frozen when this is committed; 0: none */
     unsigned open_writes;       /* not answered yet */

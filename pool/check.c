@@ -230,6 +230,8 @@ const char *pool_check(const struct pool *p)
     if (why == NULL)
         why = makers_check(p);
     if (why == NULL)
+        why = holders_check(p);
+    if (why == NULL)
         why = check_threads(p);
     if (why == NULL)
         why = check_waiters(p);

@@ -37,6 +37,7 @@ static void give_to(struct pool *p, struct slot *s, uint64_t principal)
 {
     s->box.principal = principal;
     index_owner_join(p, s);
+    holders_settle(p, s);
 }
 
 static void lease_found(struct pool *p, struct waiter *w, const struct pool_seen *seen)

@@ -155,7 +155,8 @@ struct pool_event {
             bool is_low; /* no new box is made */
             char reason[POOL_REASON_MAX + 1];
         } space;
-        const struct pool_config *reconfig; /* RECONFIG: profiles only; sizes stay */
+        const struct pool_config
+            *reconfig; /* RECONFIG: profiles and limits of quotas; sizes stay */
         struct {
             enum pool_mode mode;
             bool want_parked_gone; /* DRAINING: parked boxes go too */

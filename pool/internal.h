@@ -30,6 +30,7 @@
 #include "pool/pause.h"
 #include "pool/pool.h"
 #include "pool/profile.h"
+#include "pool/quota.h"
 #include "pool/refill.h"
 #include "pool/release.h"
 #include "pool/turns.h"
@@ -91,6 +92,7 @@ struct pool {
     unsigned stuck; /* boxes whose destroy has failed */
     struct away away;
     struct makers makers;
+    struct quota quota;
     unsigned adopted_high; /* total when a found box took it over the cap */
 
     struct waiter *waiters; /* room for waiter_max */

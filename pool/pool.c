@@ -83,6 +83,8 @@ struct pool *pool_new(const struct pool_config *config)
     rand_seed(&p->rand, config->seed);
     init_slots(p, config->restore_max);
     init_waiters(p);
+    holders_init(p, config->has_quotas ? xcalloc(holders_room(p), sizeof(struct holder)) : NULL);
+    holders_set(p, config);
     past_max = MAX_OF((size_t) p->max_boxes * 4, (size_t) 1024);
     past_init(p, xcalloc(past_max, sizeof(struct past)),
               xcalloc(past_max, sizeof(struct past_owner)), past_max);
@@ -106,6 +108,8 @@ struct pool *pool_free(struct pool *p)
     map_fini(&p->sandboxes);
     index_fini(p);
     makers_fini(p);
+    holders_fini(p);
+    free(p->quota.all);
     free(p->ordered.at);
     free(p->owners);
     free(p->makers.all);

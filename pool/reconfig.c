@@ -85,6 +85,7 @@ void reconfig_step(struct pool *p, const struct pool_config *config)
 {
     bool is_kept[POOL_PROFILES_MAX] = {false};
 
+    holders_set(p, config);
     for (unsigned i = 0; i < config->profile_count; i++) {
         int index = pool_profile_index(p, config->profiles[i].name);
 

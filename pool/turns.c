@@ -38,12 +38,14 @@ void party_enter(struct pool *p, struct waiter *w)
     }
     a->waiting++;
     p->waiting++;
+    holders_wait(p, w, true);
 }
 
 void party_leave(struct pool *p, const struct waiter *w)
 {
     struct party *a = party_find(p, w->acquire.principal);
 
+    holders_wait(p, w, false);
     p->waiting--;
     a->waiting--;
     if (a->waiting > 0)

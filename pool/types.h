@@ -156,12 +156,24 @@ struct pool_profile {
     unsigned breaker_after; /* consecutive failures that open the circuit */
 };
 
+/* Who has a quota: a principal, and each user of one. */
+enum pool_level { POOL_LEVEL_CALLER, POOL_LEVEL_USER, POOL_LEVEL_COUNT };
+
+/* 0: no limit. */
+struct pool_quota {
+    unsigned boxes;      /* leased, being made or being released */
+    unsigned waiting;    /* acquires */
+    unsigned per_minute; /* leases of boxes that the thread does not have */
+};
+
 struct pool_config {
     unsigned max_boxes;   /* hard cap */
     unsigned max_waiters; /* acquires that wait, and requests that wait for a commit */
     /* A principal may use this part of its own and the free places in the queue together; 0 or 100:
      * all of them. */
     unsigned share_percent;
+    bool has_quotas; /* else nothing is counted for them; fixed when the pool is made */
+    struct pool_quota quotas[POOL_LEVEL_COUNT];
     uint64_t seed;        /* ids, jitter */
     unsigned restore_max; /* room for this many restored boxes, when more than max_boxes */
     /* Fills `dst` (POOL_TOKEN_MAX + 1 bytes) with the bearer token of a new box before its intent

@@ -139,6 +139,14 @@ static struct list *phase_list(struct pool *p, struct waiter *w)
     return NULL;
 }
 
+/* It is no longer the one of its thread that waits for a new box. */
+static void unlink_thread(struct pool *p, struct waiter *w)
+{
+    if (w->by_sandbox.is_linked)
+        holders_claim(p, w, false);
+    map_remove(&p->threads, &w->by_sandbox);
+}
+
 static void leave_phase(struct pool *p, struct waiter *w)
 {
     struct list *l = phase_list(p, w);
@@ -149,7 +157,7 @@ static void leave_phase(struct pool *p, struct waiter *w)
         list_remove(l, &w->link);
     if (phase_is_waiting(w->phase))
         party_leave(p, w);
-    map_remove(&p->threads, &w->by_sandbox);
+    unlink_thread(p, w);
     heap_remove(&p->deadlines, &w->deadline);
     w->slot = NULL;
     w->primary = NULL;
@@ -174,8 +182,10 @@ static void join_phase(struct pool *p, struct waiter *w, enum waiter_phase phase
                                     * share theirs */
     else if (l != NULL)
         list_push_back(l, &w->link);
-    if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING || phase == WAITER_PAUSED)
+    if (phase == WAITER_QUEUED || phase == WAITER_DISCOVERING || phase == WAITER_PAUSED) {
         map_insert(&p->threads, &w->by_sandbox, hash_str(w->acquire.sandbox_id));
+        holders_claim(p, w, true);
+    }
     deadline_ns = phase_deadline(p, w);
     if (deadline_ns != POOL_NEVER)
         heap_set(&p->deadlines, &w->deadline, deadline_ns);
@@ -269,7 +279,7 @@ static void hand_over(struct pool *p, struct waiter *w)
         memcpy(heir->reason, w->reason, sizeof(heir->reason));
     }
     if (can_take_turn(w, heir)) {
-        map_remove(&p->threads, &w->by_sandbox);
+        unlink_thread(p, w);
         turn_replace(p, w, heir);
         count_meant(p, heir, -1);
         heir->acquire.profile = w->acquire.profile;

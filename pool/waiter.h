@@ -57,6 +57,7 @@ struct waiter {
     bool is_kept_unknown; /* its box has become a snapshot that it knows nothing of */
     bool is_counted;      /* in the arrival rate */
     bool was_queued;
+    bool is_paid;   /* counted among the new leases of its holders */
     bool was_bound; /* it waited for its thread's box */
 };
 

@@ -36,6 +36,11 @@
     X(QUEUE_FULL, "queue_full", 429, true, "too many callers are waiting")                        \
     X(TOO_MANY_CALLS, "too_many_calls", 429, true, "too many calls to sandboxes run at once")     \
     X(TOO_MANY_SNAPSHOTS, "too_many_snapshots", 429, false, "as many snapshots as may be kept")   \
+    X(QUOTA_BOXES, "quota_boxes", 429, true, "this caller or user has as many boxes as it may")   \
+    X(QUOTA_WAITING, "quota_waiting", 429, true,                                                  \
+      "as many acquires of this caller or user wait as may")                                      \
+    X(QUOTA_CREATES, "quota_creates", 429, true,                                                  \
+      "this caller or user has got as many new sandboxes in this minute as it may")               \
     X(TOO_MANY_TOKENS, "too_many_tokens", 429, false, "there are as many tokens as may be")       \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, false, "the request headers are too large")    \
     X(CANCELLED, "cancelled", 499, true, "the operation was cancelled")                           \

@@ -238,7 +238,11 @@ struct config {
         char path[CONFIG_PATH_MAX + 1];
         uint64_t mode; /* octal in the file */
         char group[CONFIG_NAME_MAX + 1];
+        char hosts[CONFIG_TEXT_MAX + 1]; /* names that browsers may use for it, comma separated */
     } socket;
+    struct {
+        bool enabled;
+    } ui;
     struct {
         char listen[CONFIG_NAME_MAX + 1];    /* "127.0.0.1:8001", "[::1]:8001"; "": no TCP */
         struct config_map tokens;            /* caller's name to bearer token */
@@ -284,6 +288,15 @@ struct config {
         uint64_t max_wait_ms;
         uint64_t reconcile_interval_s;
     } pool;
+    struct {
+        bool enabled;
+        uint64_t caller_boxes; /* these: 0: no limit */
+        uint64_t caller_waiting;
+        uint64_t caller_per_minute;
+        uint64_t user_boxes;
+        uint64_t user_waiting;
+        uint64_t user_per_minute;
+    } quotas;
     struct {
         enum config_durability durability;
         uint64_t queue_max;

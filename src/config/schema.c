@@ -26,6 +26,7 @@ const struct config_section config_sections[] = {
     {"log", "Logs go to standard error."},
     {"socket", "The API on a Unix socket."},
     {"tcp", "The API on TCP, for callers on other machines."},
+    {"ui", "The web page."},
     {"http", "Limits of the API's server, for both kinds of socket."},
     {"calls", "Limits of calls to boxes: /v1/sandboxes/{id}/exec, jobs, files, ports."},
     {"snapshots", "Snapshots of boxes."},

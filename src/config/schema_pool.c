@@ -27,6 +27,25 @@ static const struct config_key keys[] = {
            "Seconds between two comparisons of the boxes that the backends run with what is "
            "recorded."),
 
+    GLOBAL(
+        quotas.enabled, BOOL, 0, 0, 0, "false",
+        "Count what each caller (a user id, or a token's name) and each user of a caller has, so "
+        "that the limits below hold. They do not hold for operators."),
+    GLOBAL(
+        quotas.caller_boxes, U64, RELOAD, 0, 100000, "0",
+        "Boxes of one caller that may be leased or made at once; one more is answered 429. Parked "
+        "ones make room for others and do not count. 0: no limit."),
+    GLOBAL(quotas.caller_waiting, U64, RELOAD, 0, 1000000, "0",
+           "Acquires of one caller that may wait at once. 0: only pool.share_percent."),
+    GLOBAL(quotas.caller_per_minute, U64, RELOAD, 0, 1000000, "0",
+           "New sandboxes that one caller may get in a minute; those that its threads have or had "
+           "parked do not count. 0: no limit."),
+    GLOBAL(quotas.user_boxes, U64, RELOAD, 0, 100000, "0", "The same for each user of a caller."),
+    GLOBAL(quotas.user_waiting, U64, RELOAD, 0, 1000000, "0",
+           "The same for each user of a caller."),
+    GLOBAL(quotas.user_per_minute, U64, RELOAD, 0, 1000000, "0",
+           "The same for each user of a caller."),
+
     CHOICE(store.durability, 0, durability_names, "auto",
            "What a committed lease survives: process is any crash of the daemon, power "
            "is also a crash of the machine. auto: power when a backend's boxes outlive "

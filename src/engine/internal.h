@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine.h"
+#include "engine/trend.h"
 #include "loop/wake.h"
 #include "loop/work.h"
 
@@ -169,6 +170,7 @@ struct engine {
         } profiles[POOL_PROFILES_MAX];
     } health;
 
+    struct trend trend;
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;

@@ -300,12 +300,27 @@ static void make_token(void *ctx UNUSED, char *dst)
     str_hex(dst, bytes, sizeof(bytes));
 }
 
+static void fill_quotas(const struct config *config, struct pool_config *ret)
+{
+    struct pool_quota *caller = &ret->quotas[POOL_LEVEL_CALLER];
+    struct pool_quota *user = &ret->quotas[POOL_LEVEL_USER];
+
+    ret->has_quotas = config->quotas.enabled;
+    caller->boxes = (unsigned) config->quotas.caller_boxes;
+    caller->waiting = (unsigned) config->quotas.caller_waiting;
+    caller->per_minute = (unsigned) config->quotas.caller_per_minute;
+    user->boxes = (unsigned) config->quotas.user_boxes;
+    user->waiting = (unsigned) config->quotas.user_waiting;
+    user->per_minute = (unsigned) config->quotas.user_per_minute;
+}
+
 void profiles_fill(struct engine *e, const struct config *config, struct pool_config *ret)
 {
     memset(ret, 0, sizeof(*ret));
     ret->max_boxes = (unsigned) config->pool.max_boxes;
     ret->max_waiters = (unsigned) config->pool.max_waiters;
     ret->share_percent = (unsigned) config->pool.share_percent;
+    fill_quotas(config, ret);
     ret->make_token = make_token;
     rand_secure(&ret->seed, sizeof(ret->seed));
     ret->profile_count = config->profile_count;

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import threading
 
-from fixtures import BIN, SOURCE, WAIT_S, Answer, TestCase, free_port, main, wait_until
+from fixtures import BIN, SOURCE, WAIT_S, Answer, TestCase, free_port, in_threads, main, wait_until
 
 METHODS = {"get", "put", "post", "delete"}
 
@@ -50,7 +50,7 @@ class Tokens(TestCase):
         for path, operations in paths.items():
             target = "/".join("none" if part.startswith("{") else part for part in path.split("/"))
             for method, operation in operations.items():
-                if method not in METHODS or path in ("/v1/events", "/v1/pool/drain") or path.startswith("/s/"):
+                if method not in METHODS or path in ("/v1/events", "/v1/pool/live", "/v1/pool/drain") or path.startswith("/s/"):
                     continue  # a stream; what empties the pool; what has a password of its own
                 needs = operation["x-scope"]
                 seen.add(needs)
@@ -135,10 +135,13 @@ class Tokens(TestCase):
         read = self.make(client, "grafana", ["read"])["token"]
         connection = self.connect()
         self.assertEqual(self.ask(made["token"], "GET", "/v1/pool", connection=connection).status, 200)
-        stream = self.connect()
-        stream.request("GET", "/v1/events?since=0", headers={"Authorization": f"Bearer {read}"})
-        events = stream.getresponse()
-        self.assertEqual(events.status, 200)
+        streams = []
+        for target in ("/v1/events?since=0", "/v1/pool/live?every_ms=60000"):
+            stream = self.connect()
+            stream.request("GET", target, headers={"Authorization": f"Bearer {read}"})
+            streams.append(stream.getresponse())
+            self.assertEqual(streams[-1].status, 200)
+            self.addCleanup(stream.close)
         # an acquire that waits
         self.assertOk(client.post("/v1/pool/pause"))
         answers = []
@@ -152,13 +155,13 @@ class Tokens(TestCase):
         self.assertEqual(self.ask(made["token"], "GET", "/v1/pool", connection=connection).status, 401)
         self.assertEqual(self.ask(keep, "GET", "/v1/pool").status, 200)
         self.assertEqual(client.delete(f"/v1/tokens/{made['token_id']}").status, 404)
-        # the stream of a reader, by name
+        # the streams of a reader, by name
         self.assertEqual(self.assertOk(client.delete("/v1/tokens/grafana"))["revoked"], 1)
-        with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
-            while True:
-                if not events.read1(65536):
-                    raise ConnectionError
-        stream.close()
+        for stream in streams:
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                while True:
+                    if not stream.read1(65536):
+                        raise ConnectionError
         kinds = [e["event"] for e in self.assertOk(client.get("/v1/events?format=json&since=0&limit=1000"))["events"]]
         self.assertEqual((kinds.count("token_created"), kinds.count("token_revoked")), (3, 2))
 
@@ -201,6 +204,43 @@ class Tokens(TestCase):
                     self.assertNotIn(secret.encode(), path.read_bytes(), path)
         with sqlite3.connect(self.server.state / "sandpool.db") as db:
             self.assertEqual(db.execute("SELECT count(*) FROM tokens").fetchone()[0], 1)
+
+    def test_quotas(self):
+        """Of a caller and of its users; operators, those who have a sandbox, and ends are never refused."""
+        client = self.begin(quotas={"enabled": True, "caller_boxes": 3, "user_boxes": 2, "caller_per_minute": 5})
+        ci = self.make(client, "ci", ["use"])["token"]
+        dev = self.make(client, "dev", ["use"])["token"]
+        leases = [self.assertOk(self.acquire(ci, thread_id=f"t{i}", user_id=user)) for i, user in enumerate(("ana", "ana", "ben"))]
+        refused = self.acquire(ci, thread_id="t3", user_id="ana")
+        self.assertCode(refused, 429, "quota_boxes")
+        self.assertIn("user 'ana' of this caller has 2 boxes", refused.json["error"]["message"])
+        self.assertTrue(refused.json["error"]["retry_after_ms"] > 0 and refused.headers["Retry-After"])
+        self.assertIn("this caller has 3 boxes", self.acquire(ci, thread_id="t3", user_id="eva").json["error"]["message"])
+        self.assertOk(self.acquire(ci, thread_id="t0", user_id="ana"))
+        self.assertOk(self.acquire(dev, thread_id="d"))
+        for i in range(5):
+            self.assertOk(client.acquire(f"o{i}"))
+        # at once, and no more than are free
+        self.assertOk(self.ask(ci, "DELETE", f"/v1/sandboxes/{leases[2]['sandbox_id']}"))
+        answers = in_threads(8, lambda i: self.acquire(ci, thread_id=f"x{i}", user_id=f"u{i}"))
+        self.assertEqual(sorted(a.status for a in answers), [200] + 7 * [429])
+        # a restart does not forget what they have
+        self.server.kill()
+        self.server.start()
+        client = self.client(self.server)
+        self.assertCode(self.acquire(ci, thread_id="t3", user_id="eva"), 429, "quota_boxes")
+        # new limits, without a restart; then the rate
+        config = json.loads(self.server.config.read_text())
+        config["quotas"].update(caller_boxes=0, user_boxes=0)
+        self.server.write_config(config)
+        self.assertOk(client.post("/v1/pool/reload"))
+        for i in range(5):
+            self.assertOk(self.acquire(ci, thread_id=f"y{i}"))
+        refused = self.acquire(ci, thread_id="y5")
+        self.assertCode(refused, 429, "quota_creates")
+        self.assertGreater(refused.json["error"]["retry_after_ms"], 1000)
+        page = self.assertOk(client.get("/v1/events?format=json&event=refused&since=0&limit=1000"))["events"]
+        self.assertEqual({e["code"] for e in page}, {"quota_boxes", "quota_creates"})
 
     def test_cli(self):
         self.begin()

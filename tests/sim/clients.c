@@ -12,7 +12,7 @@ void clients_init(struct world *w)
     for (size_t i = 0; i < WORLD_CLIENTS; i++) {
         struct client *c = &w->clients[i];
 
-        snprintf(c->user, sizeof(c->user), "user-%zu", i % 3);
+        snprintf(c->user, sizeof(c->user), "user-%zu", i % WORLD_USERS);
         snprintf(c->sandbox_id, sizeof(c->sandbox_id), "s%zu", i);
         if (i < WORLD_THREADS)
             snprintf(c->thread, sizeof(c->thread), "thread-%zu", i);
@@ -21,7 +21,7 @@ void clients_init(struct world *w)
 
 uint64_t clients_principal(const struct client *c)
 {
-    return 100U + (uint64_t) (c->user[5] - '0');
+    return WORLD_PRINCIPAL + (uint64_t) (c->user[5] - '0');
 }
 
 static struct request *open_request(struct world *w, struct pool_event *ev, size_t client)
@@ -301,7 +301,6 @@ static void acquired(struct world *w, const struct pool_fx *fx, const struct req
 static bool is_excused(struct world *w, const struct client *c, int code)
 {
     const struct world_row *row = rows_find(w, c->box);
-
     const struct world_box *real = backend_find(w, c->box);
 
     if (code == SP_BACKEND_UNAVAILABLE && real != NULL &&
@@ -325,13 +324,14 @@ static void refused(struct world *w, const struct pool_fx *fx, const struct requ
     if (fx->reason[0] == '\0')
         world_fail(w, "a refusal without a reason");
     if (r->is_odd && is_sure && r->kind == POOL_EV_ACQUIRE && code != SP_FORBIDDEN &&
-        code != SP_OWNER_CONFLICT && code != SP_QUEUE_FULL)
+        code != SP_OWNER_CONFLICT && !quotas_is_full(code))
         world_fail(w, "a wrong caller was refused for a wrong reason");
+    quotas_refused(w, r, code);
     if (code == SP_BUDGET_EXCEEDED) {
         spent_refused(w, r, is_sure);
         return;
     }
-    if (!r->is_odd && is_sure && code != SP_QUEUE_FULL && code != SP_STORE_UNAVAILABLE &&
+    if (!r->is_odd && is_sure && !quotas_is_full(code) && code != SP_STORE_UNAVAILABLE &&
         !(r->kind == POOL_EV_ACQUIRE && code == SP_SPEC_CONFLICT))
         world_fail(w, "the owner of a lease was refused");
     if (!r->is_odd && is_sure && code == SP_STORE_UNAVAILABLE && r->kind == POOL_EV_ACQUIRE)

@@ -12,6 +12,7 @@ struct totals {
     uint64_t ok;
     uint64_t specials;
     uint64_t refused;
+    uint64_t quota_refused;
     uint64_t lives;
     uint64_t absences;
     uint64_t uses[POOL_USE_COUNT];
@@ -41,6 +42,7 @@ static void walk(const struct seeds *o, uint64_t seed)
     t->ok += w->replies_ok;
     t->specials += w->specials;
     t->refused += w->replies_refused;
+    t->quota_refused += w->quota_refused;
     t->lives += w->lives;
     t->absences += w->absences;
     for (int i = 0; i < POOL_USE_COUNT; i++)
@@ -68,5 +70,9 @@ int main(int argc, char **argv)
         if (t.by_code[i] > 0)
             printf(" %s %" PRIu64, sp_error_info(-i)->name, t.by_code[i]);
     printf("\n");
+    if (t.walks >= 400 && t.quota_refused == 0) {
+        printf("no caller was refused by its quota\n");
+        return 1;
+    }
     return t.walks > 0 ? 0 : 1;
 }

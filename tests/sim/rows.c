@@ -261,6 +261,7 @@ void rows_crash(struct world *w)
     w->config.restore_max = WORLD_ROWS;
     w->pool = pool_new(&w->config);
     restore(w);
+    quotas_check(w, NULL);
     away_crashed(w);
     clients_crashed(w);
     hibernate_sweep(w);

@@ -171,6 +171,7 @@ void world_step(struct world *w, const struct pool_event *ev)
     while (pool_next_fx(w->pool, &fx))
         perform(w, &fx);
     world_check(w);
+    quotas_check(w, ev);
 }
 
 static struct pending *earliest(struct world *w)
@@ -300,6 +301,7 @@ void world_init(struct world *w, uint64_t seed)
     w->config.seed = rand_next(&w->rand);
     w->config.make_token = observer_make_token;
     w->config.make_token_ctx = w;
+    quotas_init(w);
     operator_config(w, false);
     w->pool = pool_new(&w->config);
 }

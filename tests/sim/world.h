@@ -57,6 +57,8 @@ struct world_box {
     bool is_held;                /* a caller has got the reply, or may act as if it had */
 };
 
+#define WORLD_USERS 3
+#define WORLD_PRINCIPAL 100 /* of the first of them */
 #define WORLD_PULSE_NS \
     (400 * NS_PER_MS)                   /* a blank box that was silent for so long is asked first */
 #define WORLD_PROBE_NS (25 * NS_PER_MS) /* an answer may be so late */
@@ -191,8 +193,11 @@ struct world {
     uint64_t freezes;
     uint64_t specials; /* of them: with a box made for the caller */
     uint64_t replies_refused;
-    uint64_t spent_refused;        /* of them: over budget */
-    uint64_t spent_kept;           /* over budget, and had their lease already */
+    uint64_t spent_refused; /* of them: over budget */
+    uint64_t quota_refused; /* by their quota */
+    unsigned over
+        [WORLD_USERS];   /* boxes that a caller may have beyond its quota: those that were found */
+    uint64_t spent_kept; /* over budget, and had their lease already */
     uint64_t uses[POOL_USE_COUNT]; /* how often agents were asked */
     uint64_t by_code[SP_ERROR_INDEX_COUNT];
 };
@@ -267,6 +272,12 @@ void clients_reply(struct world *w, const struct pool_fx *fx);
 void clients_fact(struct world *w, const struct pool_fx *fx);
 void clients_crashed(struct world *w);
 void clients_check(struct world *w);
+
+/* quotas.c */
+void quotas_init(struct world *w);
+void quotas_check(struct world *w, const struct pool_event *ev); /* NULL: after a restart */
+void quotas_refused(struct world *w, const struct request *r, int code);
+bool quotas_is_full(int code); /* the queue, or the part of it that a caller may have */
 
 /* spent.c: budgets. Whether that of the user is used up; then an acquire may get the lease that there is. */
 bool spent_ask(const struct world *w, const struct client *c, struct request *r);

@@ -12,6 +12,7 @@ static const struct {
     {"auto.profiles", "[default]"},
     {"operator_uids", "[1000, 1001]"},
     {"socket.group", "staff"},
+    {"socket.hosts", "[pool.example.com, other.example.com]"},
     {"tcp.listen", "\"127.0.0.1:8001\""},
     {"tcp.tokens", "{bob: 0123456789abcdef, eve: 'fedcba9876543210'}"},
     {"tcp.operators", "[bob]"},

@@ -237,6 +237,12 @@ static const char *const reloadable[] = {
     "operator_uids",
     "pool.default_wait_ms",
     "pool.max_wait_ms",
+    "quotas.caller_boxes",
+    "quotas.caller_waiting",
+    "quotas.caller_per_minute",
+    "quotas.user_boxes",
+    "quotas.user_waiting",
+    "quotas.user_per_minute",
     "pool.reconcile_interval_s",
     "store.min_free",
     "provisioner.api_key*",
@@ -252,6 +258,8 @@ static const char *const reloadable[] = {
     "provisioner.request_idle_s",
     "budgets.amount",
     "usage.sample_s",
+    "socket.hosts",
+    "ui.enabled",
     NULL,
 };
 
