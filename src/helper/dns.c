@@ -125,6 +125,7 @@ bool dns_read_question(const uint8_t *data, size_t len, struct dns_question *ret
     /* One question, no answers; behind it may be what is not looked at. */
     if (get16(data + 4) != 1 || get16(data + 6) != 0 || !get_name(data, len, &at, ret->name) ||
         at + 4 > len || at + 4 - HEAD > sizeof(ret->wire)) {
+        ret->name[0] = '\0'; /* it may have no end */
         *ret_code = DNS_MALFORMED;
         return true;
     }
