@@ -274,6 +274,7 @@ struct config {
         uint64_t max;
         uint64_t hibernated_max;
         uint64_t hibernated_share_percent;
+        uint64_t hibernated_envs;
         uint64_t max_per_caller; /* 0: half of max */
         uint64_t max_bytes;      /* 0: no limit */
         uint64_t max_bytes_per_caller;

@@ -132,7 +132,8 @@ static const struct config_key keys[] = {
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE_CHOICE(park, 0, park_names, "run",
                    "What a released box does meanwhile. run: its processes go on; freeze: they "
-                   "stand still until its thread comes back, and use no CPU (oci, docker); "
+                   "stand still until its thread comes back, use no CPU, and give back what "
+                   "memory the kernel takes (oci, docker); "
                    "snapshot: they go on, and when park_timeout_s is over (0: at once) the box "
                    "becomes a snapshot that its thread's next acquire restores. One whose ttl_s or "
                    "idle_timeout_s is over likewise."),
@@ -141,8 +142,9 @@ static const struct config_key keys[] = {
         "What becomes of a parked box, at its thread's next acquire, that was made before its profile was "
         "changed (image, rootfs, limits and all else that boxes are made from). keep: the thread gets it as it "
         "is; destroy: it ends, and the thread gets a new one; rebase: the thread gets a box as the profile is "
-        "now with the files that the old one has written (`source: restored`), and its processes end (only oci, "
-        "needs limits.disk). Hibernated ones of oci come back on the new base in any case."),
+        "now with the files that the old one has written (`source: restored`), and its processes end (oci, which "
+        "needs limits.disk, and docker as root with an engine on this machine). Hibernated ones of oci come back "
+        "on the new base in any case, those of docker with rebase."),
     PROFILE(
         hibernate_max_s, U64, 0, 0, YEAR, "2592000",
         "With park: snapshot or durable: seconds for which a hibernated sandbox is kept. 0: until "

@@ -125,12 +125,12 @@ static void check_box(const struct check *k, const struct config_profile *p)
         check_complain(k, p, "durable", "needs backend oci");
     else if (p->durable && p->limits.disk == 0)
         check_complain(k, p, "durable", "needs a disk of the box's own: limits.disk must not be 0");
-    if (p->on_drift == CONFIG_DRIFT_REBASE && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0)
-        check_complain(
-            k, p, "on_drift",
-            "rebase needs backend oci: the snapshot of a container is an image that contains the "
-            "one it was made from, and other backends have none");
-    else if (p->on_drift == CONFIG_DRIFT_REBASE && p->limits.disk == 0)
+    if (p->on_drift == CONFIG_DRIFT_REBASE && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 &&
+        strcmp(p->backend, CONFIG_BACKEND_DOCKER) != 0)
+        check_complain(k, p, "on_drift",
+                       "rebase needs backend oci or docker: other backends have no snapshots");
+    else if (p->on_drift == CONFIG_DRIFT_REBASE && p->limits.disk == 0 &&
+             strcmp(p->backend, CONFIG_BACKEND_OCI) == 0)
         check_complain(k, p, "on_drift",
                        "rebase needs a disk of the box's own: limits.disk must not be 0");
     if (!is_user_name(p->user))

@@ -32,6 +32,7 @@
 #include "helper/pack_image.h"
 #include "helper/plan.h"
 #include "helper/plan_read.h"
+#include "helper/reclaim.h"
 #include "helper/relay.h"
 #include "helper/remove.h"
 #include "helper/repack.h"
@@ -45,7 +46,7 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|egress|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|egress|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|reclaim|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
@@ -65,6 +66,7 @@ static const char usage_text[] =
     "  load     make an archive for an engine of such a file\n"
     "  gather   put the files of a container together, for an image of it\n"
     "  freeze   let a box stand still, or go on\n"
+    "  reclaim  give memory of a box that stands still back to the machine\n"
     "  relay    start what serves the socket of a box that Docker or Podman makes\n"
     "  base     make the base that boxes on the host's own programs share\n"
     "\n"
@@ -226,33 +228,6 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
 
 /* --- the other verbs --- */
 
-static int do_mount(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_mount(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "mounts into a running box need root");
-    return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
-}
-
-static int do_disk(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_disk(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "a disk with a limit needs root");
-    return rc == SP_OK ? container_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_gather(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
-    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
-}
-
 static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
 {
     if (is_known)
@@ -345,16 +320,26 @@ static const struct verb {
     {.name = "run", .run = do_run, .is_cleaning = true},
     {.name = "remove", .run = do_remove},
     {.name = "freeze", .run = do_freeze},
+    {.name = "reclaim", .read = plan_read_reclaim, .work = reclaim_memory, .is_cleaning = true},
     {.name = "relay", .run = do_relay},
     {.name = "base", .run = do_base},
-    {.name = "mount", .run = do_mount},
-    {.name = "disk", .run = do_disk},
+    {.name = "mount",
+     .read = plan_read_mount,
+     .work = mount_in,
+     .needs_root = "mounts into a running box need root"},
+    {.name = "disk",
+     .read = plan_read_disk,
+     .work = container_disk,
+     .needs_root = "a disk with a limit needs root"},
     {.name = "capture",
      .read = plan_read_capture,
      .work = capture_disk,
      .needs_root = "snapshots need root: they are made of the box's disk",
      .is_cleaning = true},
-    {.name = "gather", .run = do_gather},
+    {.name = "gather",
+     .read = plan_read_gather,
+     .work = gather_files,
+     .needs_root = "the files of the engine need root"},
     {.name = "egress", .read = plan_read_egress, .work = egress_change},
     {.name = "flatten", .read = plan_read_flatten, .work = flatten_layers, .is_cleaning = true},
     {.name = "keep", .read = plan_read_keep, .work = keep_disk},

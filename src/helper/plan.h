@@ -175,6 +175,10 @@
  *   {"cgroup": …, "frozen": true}
  *   -> {}                          it is so
  *
+ * reclaim: gives memory of a box that stands still back to the machine.
+ *   {"cgroup": …} or {"container": …, "pid": …} as in `disk`
+ *   -> {"before": 77828096, "after": 24068096}  bytes; it took ten seconds at most
+ *
  * relay: starts the relay of a box that somebody else makes. Descriptor 3 is a Unix socket: the box's
  * listening socket comes from there, and the box's end of the channel goes back.
  *   {"dir": "/…", "id": 1610612737, "cgroup": "/sandpool-<instance>/relays" or absent}

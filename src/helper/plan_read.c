@@ -337,6 +337,26 @@ int plan_read_freeze(struct plan *p, const char *text, size_t len, struct err *e
     return SP_OK;
 }
 
+/* Of a box of our own by its group, of a container by its process. */
+int plan_read_reclaim(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    uint32_t pid = 0;
+    int rc;
+
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK || (rc = get_cgroup(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->cgroup != NULL)
+        return SP_OK;
+    if (json_get(o, "container") == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'cgroup' or 'container' is missing");
+    if ((rc = plan_get_box(o, p, err)) != SP_OK ||
+        (rc = plan_need_u32(o, "pid", 2, INT32_MAX, &pid, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    p->pid = (int) pid;
+    return SP_OK;
+}
+
 int plan_read_relay(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;

@@ -131,6 +131,7 @@ MUST_CHECK int plan_read_load(struct plan *ret, const char *text, size_t len, st
 MUST_CHECK int plan_read_unpack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_egress(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_reclaim(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);
 

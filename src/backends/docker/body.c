@@ -358,7 +358,7 @@ static void put_labels(struct json_out *j, const struct docker_plan *p)
     docker_put_labels(j, p->labels);
     json_put_str(j, LABEL("prefix"), p->profile->docker.container_prefix);
     json_put_str(j, LABEL("token"), p->token);
-    if (p->extras != NULL && p->extras->snapshot != NULL)
+    if (p->extras != NULL && p->extras->snapshot != NULL && !p->is_rebased)
         json_put_str(j, LABEL("made_from"), p->extras->snapshot);
     if (p->disk == DOCKER_DISK_PLACES)
         json_put_str(j, LABEL("disk"), "places");

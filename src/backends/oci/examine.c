@@ -123,6 +123,8 @@ static void report_machine(struct backend_exam *r, const struct oci *o)
     report_fragments(r);
     kernel_watch_report(&o->kernel_watch, r, "oci.kernel_memory",
                         o->has_cgroups ? NULL : "without control groups nobody counts them");
+    if (o->has_cgroups)
+        reclaims_report(r);
     if (str_is_empty(o->allow))
         backend_report(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
     else

@@ -19,6 +19,7 @@
 
 #include "backend/boxes.h"
 #include "backend/kernel_watch.h"
+#include "backend/reclaim.h"
 #include "backends/oci/oci.h"
 #include "backends/oci/snapshots.h"
 #include "backends/oci/spec.h"
@@ -287,6 +288,7 @@ struct oci {
     struct closing closing;
     struct boxes boxes;
     struct kernel_watch kernel_watch;
+    struct reclaims reclaims;
     struct oci_snapshots snapshots;
     struct list waiting[OCI_TURN_COUNT]; /* struct oci_helper */
     size_t running[OCI_TURN_COUNT];

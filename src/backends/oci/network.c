@@ -6,6 +6,8 @@ const char *oci_network_missing(const struct oci *o, const struct config_profile
 {
     if (p->network.mode != CONFIG_NETWORK_NAT)
         return NULL;
+    if (config_egress(p) != NULL && o->is_rootless)
+        return "`network.allow` needs a daemon that runs as root";
     if (config_egress(p) != NULL && str_is_empty(o->slirp))
         return "`network.allow` needs slirp4netns, which is not installed: install the package "
                "slirp4netns";

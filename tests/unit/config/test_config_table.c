@@ -232,6 +232,7 @@ static const char *const reloadable[] = {
     "snapshots.max_*",
     "snapshots.hibernated_max",
     "snapshots.hibernated_share_percent",
+    "snapshots.hibernated_envs",
     "snapshots.keep_s",
     "snapshots.import_max",
     "operator_uids",
