@@ -308,9 +308,11 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
 
 static const struct verb {
     const char *name;
-    /* One of the first three. */
+    /* One of the first four. */
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     int (*work)(const struct plan *p, struct buf *answer, struct err *err);
+    int (*alter)(struct plan *p, struct buf *answer,
+                 struct err *err); /* the same, and fills it in */
     int (*move)(const struct plan *p, int fd, struct buf *answer,
                 struct err *err); /* descriptor 3 */
     int (*read)(struct plan *ret, const char *text, size_t len, struct err *err);
@@ -325,11 +327,11 @@ static const struct verb {
     {.name = "base", .run = do_base},
     {.name = "mount",
      .read = plan_read_mount,
-     .work = mount_in,
+     .alter = mount_in,
      .needs_root = "mounts into a running box need root"},
     {.name = "disk",
      .read = plan_read_disk,
-     .work = container_disk,
+     .alter = container_disk,
      .needs_root = "a disk with a limit needs root"},
     {.name = "capture",
      .read = plan_read_capture,
@@ -338,7 +340,7 @@ static const struct verb {
      .is_cleaning = true},
     {.name = "gather",
      .read = plan_read_gather,
-     .work = gather_files,
+     .alter = gather_files,
      .needs_root = "the files of the engine need root"},
     {.name = "egress", .read = plan_read_egress, .work = egress_change},
     {.name = "flatten", .read = plan_read_flatten, .work = flatten_layers, .is_cleaning = true},
@@ -417,6 +419,8 @@ static int do_verb(const struct verb *verb, const struct buf *text, struct plan 
         rc = err_set(&o->err, SP_UNSUPPORTED, "%s", verb->needs_root);
     if (rc != SP_OK)
         return rc;
+    if (verb->alter != NULL)
+        return verb->alter(p, &o->answer, &o->err);
     return verb->move != NULL ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err)
                               : verb->work(p, &o->answer, &o->err);
 }
