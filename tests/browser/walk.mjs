@@ -3,23 +3,7 @@
 
 import assert from "node:assert/strict";
 import { Browser } from "./chromium.mjs";
-
-const url = process.env.SANDPOOL_URL;
-const tokens = JSON.parse(process.env.SANDPOOL_TOKENS);
-const hostile = process.env.SANDPOOL_HOSTILE;
-
-async function api(path, { token = tokens.boss, method = "GET", body } = {}) {
-  const response = await fetch(`${url}${path}`, { method, headers: { Authorization: `Bearer ${token}` }, body: body && JSON.stringify(body) });
-  return response.json();
-}
-
-async function until(what, f) {
-  const end = Date.now() + 30000;
-  while (!(await f())) {
-    assert(Date.now() < end, typeof what === "function" ? what() : what);
-    await new Promise((resolve) => setTimeout(resolve, 30));
-  }
-}
+import { api, hostile, login, open, press, row, rows, staysHere, tokens, until, url } from "./page.mjs";
 
 /* What is seen is what is said: the pool goes on meanwhile, so both are asked for until they agree. */
 async function agree(seen, said) {
@@ -30,39 +14,7 @@ async function agree(seen, said) {
   });
 }
 
-/* --- what is on the page --- */
-
-const row = (caption, name) => {
-  const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === caption);
-  const found = [...(table?.tBodies[0].rows ?? [])].find((r) => r.cells[0].textContent === name);
-  return found ? [...found.cells].map((c) => c.textContent) : null;
-};
-const rows = (caption) => {
-  const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === caption);
-  return [...(table?.tBodies[0].rows ?? [])].map((r) => r.cells[0].textContent);
-};
 const tile = (title) => [...document.querySelectorAll(".tile")].find((t) => t.firstChild.textContent === title)?.children[1].textContent;
-const press = (text) => {
-  const button = [...document.querySelectorAll("dialog[open] button, main button")].find((b) => (b.ariaLabel ?? b.textContent) === text && !b.disabled);
-  button?.click();
-  return Boolean(button);
-};
-const open = (hash) => {
-  location.hash = hash;
-};
-
-async function login(page, token) {
-  await page.goto(`${url}/ui`);
-  await page.until(() => document.activeElement?.id === "token");
-  await page.type("no such token of mine");
-  await page.press("Enter");
-  await page.until(() => document.querySelector("[role=alert]")?.textContent.includes("does not know"));
-  await page.type(token);
-  await page.press("Enter");
-  await page.until(() => document.querySelector("#link").textContent === "live");
-  /* Who asks without a token is refused: that is all the page has done wrong. */
-  page.problems = page.problems.filter((p) => !p.includes("401 (Unauthorized)"));
-}
 
 /* --- the steps --- */
 
@@ -239,13 +191,6 @@ async function isForOthers(browser) {
   await page.until(() => document.activeElement?.id === "token");
   assert.equal(await page.run(() => Object.keys(localStorage).length + Object.keys(sessionStorage).length + document.cookie.length), 0);
   await page.close();
-}
-
-function staysHere(page) {
-  for (const request of page.requests) {
-    assert(request.url.startsWith(url) || request.url.startsWith(url.replace("http", "ws")), request.url);
-    for (const token of Object.values(tokens)) assert(!decodeURIComponent(request.url).includes(token), "a token in an address");
-  }
 }
 
 const browser = await Browser.start();
