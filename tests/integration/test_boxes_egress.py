@@ -2,6 +2,7 @@
 addresses that look public, private or like a cloud's, and servers of DNS, one of which lies."""
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ if __name__ == "__main__" and os.geteuid() == 0 and "SANDPOOL_TEST_APART" not in
     os.environ["SANDPOOL_TEST_APART"] = "1"
     os.execvp("unshare", ["unshare", "--net", "--mount", sys.executable, *sys.argv])
 
-from fixtures import main, skip
+from fixtures import WAIT_S, in_threads, main, skip, wait_until
 from box import Box
 from host import read_of
 from oci_case import HAS_CGROUPS, BoxCase
@@ -30,6 +31,8 @@ METADATA = "169.254.169.254"
 SERVERS = (PUBLIC, OTHER, NAMED_NET, PRIVATE, NAMED_PRIVATE, METADATA)
 RESOLVER = "203.0.113.53"
 OTHER_RESOLVER = "203.0.113.54"
+PORT = 8001  # this network is ours
+TOKEN = "bob-0123456789abcdef"
 INSIDE = "192.0.0.1"  # what boxes ask
 
 ALLOW = ["good.test", "*.below.test", "rebind.test", "alias.test", "many.test", "brief.test", "mixed.test", "slow.test", "spoof.test",
@@ -243,6 +246,25 @@ def forge(source, to):
     s.sendto(b"x", ("203.0.113.10", 9000))
     return "sent"
 
+def hold(*hosts):
+    """Connections that are open while something changes: which of them are there afterwards?"""
+    held = [socket.create_connection((host, 80), 8) for host in hosts]
+    for s in held:
+        s.recv(100)
+    print("open", flush=True)
+    found = ["open"] * len(held)
+    end = time.monotonic() + 20
+    while "ended" not in found and time.monotonic() < end:
+        for i, s in enumerate(held):
+            try:
+                s.settimeout(3)
+                s.sendall(b"x")
+                s.recv(10)
+            except OSError:
+                found[i] = "ended"
+        time.sleep(0.02)
+    return found
+
 def run(*argv):
     import subprocess
     done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
@@ -266,7 +288,7 @@ for what, args in json.loads(sys.argv[1]):
 
 
 class Egress(BoxCase):
-    config = {"pool": {"max_boxes": 20}}
+    config = {"pool": {"max_boxes": 20}, "tcp": {"listen": f"127.0.0.1:{PORT}", "tokens": {"bob": TOKEN}}}
 
     @classmethod
     def setUpClass(cls):
@@ -285,6 +307,7 @@ class Egress(BoxCase):
         own.unlink()
         cold = {"warm": {"min": 0, "max": 0}}
         cls.profiles = {"default": {**cold, "network": {"mode": "nat", "allow": ALLOW}},
+                        "open": {**cold, "network": "nat"},
                         "closed": {**cold, "network": {"mode": "nat", "allow": ["only.test"]}}}
         super().setUpClass()
 
@@ -403,14 +426,68 @@ class Egress(BoxCase):
     def test_another_list_for_a_running_box(self):
         box = self.acquire("changed", "cold")
         self.assertEnforced(box)
-        plan = {"dir": str(self.server.state / "oci" / "boxes" / box.box_id), "nft": shutil.which("nft"),
-                "egress": f"brief.test,{PRIVATE}"}
-        subprocess.run([self.home / "bin" / "sandpool-helper", "egress"], input=json.dumps(plan), text=True, check=True,
-                       stdout=subprocess.DEVNULL, timeout=30)
-        closed, private, name = self.attempts(box, ("tcp", PUBLIC), ("tcp", PRIVATE), ("tcp", "brief.test"))
-        self.assertRefused(closed, "it was reached by a name that is not on the list any more")
-        self.assertEqual([private[0], name[0]], [f"hello from {PRIVATE}", f"hello from {OTHER}"])
+        target = f"/v1/sandboxes/{box.id}/network"
+        self.assertEqual(self.row(box)["network_allow"], ALLOW)
+        kept = box.start(["python3", "-c", PROBE, json.dumps([["hold", [PUBLIC, NAMED_NET]]])])
+        wait_until(lambda: box.output(kept) != "", "connections are open")
+        narrow = ["brief.test", "198.51.100.0/25"]
+        answer = self.assertOk(self.pool.post(target, {"allow": narrow}))
+        self.assertEqual((answer["network_allow"], self.row(box)["network_allow"]), (narrow, narrow))
+        box.wait(kept)
+        self.assertEqual(json.loads(box.output(kept).splitlines()[-1])[0], ["ended", "open"])
+        closed, private, name, net = self.attempts(box, ("tcp", PUBLIC), ("tcp", NAMED_PRIVATE), ("tcp", "brief.test"), ("tcp", NAMED_NET))
+        self.assertRefused(closed, "a name that is not on the list any more had led there")
+        self.assertRefused(private, "not on the list any more")
+        self.assertEqual([name[0], net[0]], [f"hello from {OTHER}", f"hello from {NAMED_NET}"])
         self.assertEqual(self.results(box, ("ask", "good.test"))[0], [3, []])
+        for body, status, code in (({"allow": ["a b"]}, 422, "invalid_field"), ({"allow": ["10.0.0.1/8"]}, 422, "invalid_field"),
+                                   ({"allow": ["a"] * 129}, 422, "invalid_field"), ({}, 422, "invalid_field"),
+                                   ({"allow": "a.test"}, 422, "invalid_field"), ({"allow": [1]}, 422, "invalid_field")):
+            self.assertCode(self.pool.post(target, body), status, code)
+        self.assertCode(self.pool.post("/v1/sandboxes/0123456789abcdef/network", {"allow": []}), 404, "not_found")
+        # It outlives the daemon, and an operator may give more than the profile has; many at once end in one of them.
+        self.server.kill()
+        self.server.start()
+        self.pool.close()
+        self.assertEqual(self.row(box)["network_allow"], narrow)
+        lists = [[PRIVATE], [METADATA], [OTHER]]
+        for done in in_threads(3, lambda i: self.server.client().post(target, {"allow": lists[i]})):
+            self.assertOk(done)
+        last = self.row(box)["network_allow"]
+        self.assertIn(last, lists)
+        for address in (PRIVATE, METADATA, OTHER):
+            found = self.attempts(box, ("tcp", address))[0]
+            if [address] == last:
+                self.assertEqual(found[0], f"hello from {address}")
+            else:
+                self.assertRefused(found, address)
+        self.assertOk(self.pool.post(target, {"allow": []}))
+        self.assertRefused(self.attempts(box, ("tcp", last[0]))[0], "nothing is allowed")
+        open_box = self.acquire("open", "cold", profile="open")
+        self.assertCode(self.pool.post(f"/v1/sandboxes/{open_box.id}/network", {"allow": []}), 501, "unsupported")
+
+    @staticmethod
+    def as_bob(method, target, body):
+        connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=WAIT_S)
+        with contextlib.closing(connection):
+            connection.request(method, target, json.dumps(body), {"Authorization": f"Bearer {TOKEN}"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    def test_callers_stay_within_the_profile(self):
+        status, lease = self.as_bob("POST", "/v1/acquire", {"thread_id": "bobs"})
+        self.assertEqual(status, 200, lease)
+        target = f"/v1/sandboxes/{lease['sandbox_id']}/network"
+        status, answer = self.as_bob("POST", target, {"allow": ["x.below.test", "198.51.100.7", "good.test"]})
+        self.assertEqual((status, answer.get("network_allow")), (200, ["x.below.test", "198.51.100.7", "good.test"]))
+        for entry in ("secret.test", "*.test", "below.test", PRIVATE, "0.0.0.0/0", "198.51.0.0/16", METADATA):
+            status, answer = self.as_bob("POST", target, {"allow": ["good.test", entry]})
+            self.assertEqual((status, answer["error"]["code"]), (403, "forbidden"), entry)
+            self.assertIn(entry, answer["error"]["message"])
+        box = Box(self.assertOk(self.pool.acquire("not-bobs")))
+        status, answer = self.as_bob("POST", f"/v1/sandboxes/{box.id}/network", {"allow": []})
+        self.assertEqual(status, 404, answer)
+        self.assertEqual(self.row(box)["network_allow"], ALLOW)
 
     def test_a_box_without_its_resolver_is_lost(self):
         self.assertLostWithout(lambda: self.acquire("alone", "cold"), lambda box: self.number_of(box, "resolver.pid"), "network")
