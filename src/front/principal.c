@@ -148,7 +148,11 @@ bool front_identify(const struct http_exchange *ex, struct engine *e, struct fro
         return true;
     }
     token = front_bearer(ex);
-    return token != NULL && front_identify_token(e, token, ret);
+    if (token != NULL || str_is_empty(peer->name))
+        return token != NULL && front_identify_token(e, token, ret);
+    set_rights(ret, front_principal(peer->name),
+               list_has(engine_config(e)->tcp.operators, peer->name));
+    return true;
 }
 
 /* --- a new configuration --- */
