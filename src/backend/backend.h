@@ -157,6 +157,8 @@ struct backend_freeze {
     struct op op; /* whatever fails: the box may stand still, or not */
     struct backend_box box;
     bool is_frozen; /* what it is to be; it may be so already */
+    bool
+        is_unused; /* nobody is expected to need it soon: its memory may go where that is slow to come back from */
     void *priv;
 };
 

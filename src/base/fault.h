@@ -68,6 +68,8 @@
     X(arg, "snapshot.dropping")     \
     X(arg, "snapshot.flattened")    \
     X(arg, "snapshot.swapped")      \
+    X(arg, "rebase.made")           \
+    X(arg, "rebase.filled")         \
     X(arg, "snapshot.merged")       \
     X(arg, "snapshot.sent")         \
     X(arg, "snapshot.loaded")       \

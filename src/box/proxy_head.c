@@ -98,8 +98,26 @@ bool proxy_passes_to_port(const char *name, bool may_say_who)
     return !is_hop_by_hop(name) && !is_one_of(names, name);
 }
 
+void proxy_put_protocols(struct buf *out, const char *list)
+{
+    while (*list != '\0') {
+        size_t len;
+
+        list += strspn(list, ", \t");
+        len = strcspn(list, ", \t");
+        if (len > 0 && strncmp(list, PROXY_TOKEN_PROTOCOL, strlen(PROXY_TOKEN_PROTOCOL)) != 0) {
+            buf_puts(out, out->len > 0 ? ", " : "");
+            buf_append(out, list, len);
+        }
+        list += len;
+    }
+}
+
 bool proxy_passes_answer(const char *name)
 {
+    /* A worker of one box would answer for all that browsers reach at this address. */
+    if (strcasecmp(name, "Service-Worker-Allowed") == 0)
+        return false;
     return name[0] != '\0' && strpbrk(name, " \t") == NULL && !is_hop_by_hop(name);
 }
 

@@ -26,6 +26,9 @@ bool proxy_passes_request(const char *name);
 /* To a program behind a port of a box, which is no agent; `may_say_who`: Authorization was not meant for us. */
 bool proxy_passes_to_port(const char *name, bool may_say_who);
 bool proxy_passes_answer(const char *name);
+/* Subprotocols of a WebSocket that are for the other end: not the one in which a browser sends its token. */
+#define PROXY_TOKEN_PROTOCOL "sandpool.bearer."
+void proxy_put_protocols(struct buf *out, const char *list);
 /* Whether a comma separated list (the value of Connection) has the name in it. */
 bool proxy_names(const char *list, const char *name);
 /* The next "Name: value\n" of `*lines`, split in place; false behind the last. */

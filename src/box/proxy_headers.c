@@ -32,6 +32,19 @@ static bool passes(const struct http_exchange *ex, const struct box_proxy_to *to
     return proxy_passes_to_port(name, !http_peer(ex)->is_tcp);
 }
 
+/* Without the token that a browser's WebSocket has there. */
+static void put_protocols(void (*put)(struct buf *out, const char *name, const char *value),
+                          struct buf *out, const char *name, const char *value)
+{
+    struct buf left;
+
+    buf_init(&left, 64 * 1024);
+    proxy_put_protocols(&left, value);
+    if (left.len > 0)
+        put(out, name, buf_str(&left));
+    buf_fini(&left);
+}
+
 void proxy_put_headers(const struct http_exchange *ex, const struct box_proxy_to *to,
                        void (*put)(struct buf *out, const char *name, const char *value),
                        struct buf *out)
@@ -42,7 +55,11 @@ void proxy_put_headers(const struct http_exchange *ex, const struct box_proxy_to
     const char *value;
 
     for (unsigned i = 0; http_header_at(ex, i, &name, &value); i++) {
-        if (passes(ex, to, name))
+        if (!passes(ex, to, name))
+            continue;
+        if (strcasecmp(name, "Sec-WebSocket-Protocol") == 0)
+            put_protocols(put, out, name, value);
+        else
             put(out, name, value);
     }
     if (to->port == 0) { /* the box's own token: for its agent, never for a program behind a port */

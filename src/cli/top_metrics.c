@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/histogram.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/top.h"
@@ -172,23 +173,6 @@ bool top_take_metrics(struct top *t, const char *text, uint64_t now_ms)
 
 /* --- answers --- */
 
-/* As Prometheus does it: evenly within a bucket. */
-static double quantile(const struct top_source *s, const uint64_t *counts, uint64_t all, double q)
-{
-    double rank = q * (double) all;
-    double below = 0;
-
-    for (unsigned i = 0; i < s->buckets; i++) {
-        double low = i > 0 ? s->bounds[i - 1] : 0;
-        double n = (double) counts[i];
-
-        if (n > 0 && below + n >= rank)
-            return low + (s->bounds[i] - low) * (rank - below) / n;
-        below += n;
-    }
-    return INFINITY;
-}
-
 static const struct top_source *base_of(const struct top *t, unsigned source, bool is_recent)
 {
     return is_recent && t->before_count > 0 ? &t->before[0].sources[source] : NULL;
@@ -209,8 +193,8 @@ void top_acquires_of(const struct top *t, unsigned source, bool is_recent, struc
     }
     if (ret->count == 0)
         return;
-    ret->p50_s = quantile(s, counts, ret->count, 0.5);
-    ret->p99_s = quantile(s, counts, ret->count, 0.99);
+    ret->p50_s = histogram_quantile(s->bounds, counts, s->buckets, 0.5);
+    ret->p99_s = histogram_quantile(s->bounds, counts, s->buckets, 0.99);
 }
 
 double top_hit_rate(const struct top *t, bool is_recent)

@@ -29,6 +29,14 @@ static const struct config_key keys[] = {
            "File mode of the socket, octal. Who can write to it can use the API."),
     GLOBAL(socket.group, STRING, 0, 0, CONFIG_NAME_MAX, "",
            "Group the socket is given to. Empty: the daemon's own group."),
+    GLOBAL(socket.hosts, LIST, RELOAD, 0, CONFIG_TEXT_MAX, "",
+           "Names under which browsers reach the socket through a proxy of yours, like "
+           "pool.example.com. Requests with another name that has a dot are refused, so that no "
+           "page of the Web can call the API through a tunnel to the socket (DNS rebinding)."),
+
+    GLOBAL(ui.enabled, BOOL, RELOAD, 0, 0, "true",
+           "The web page at /ui. It has no rights of its own: it asks the API as whoever looks at "
+           "it."),
 };
 
 const struct config_table config_table_daemon = {keys, ARRAY_LEN(keys)};

@@ -87,10 +87,11 @@ static const struct config_key keys[] = {
     PROFILE_CHOICE(
         docker.disk, CONFIG_SPEC | CONFIG_OF_BACKEND, disk_names, "auto",
         "What limits.disk limits. auto: all that a box writes, where the engine's storage driver "
-        "can do that (overlay2 on xfs with pquota, btrfs, zfs), elsewhere nothing. places: as "
-        "auto, but elsewhere what a box writes to its working directory, its home, /tmp and "
-        "/var/tmp; the rest of the container stays without a limit. Needs root and an engine on "
-        "this machine. none: nothing."),
+        "can do that (overlay2 on xfs with pquota, btrfs, zfs), elsewhere what it writes to its "
+        "working directory, its home, /tmp and /var/tmp together, which needs root and an engine "
+        "on this machine; the rest of the container, or where that cannot be all of it, stays "
+        "without a limit, and `sandpool doctor` says so. places: as auto, but without at least "
+        "those directories no box is made. none: nothing."),
     PROFILE(docker.gpus, STRING, CONFIG_SPEC | CONFIG_OF_BACKEND, 0, CONFIG_PATH_MAX, "",
             "Graphics processors: all, how many, or which: device=0,1. The engine needs the "
             "vendor's container toolkit. Empty: none."),

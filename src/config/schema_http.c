@@ -81,6 +81,10 @@ static const struct config_key keys[] = {
     GLOBAL(snapshots.hibernated_share_percent, U64, RELOAD, 1, 100, "90",
            "One caller may use only this part of what it has of them and what is free. When it "
            "hibernates one more, its oldest one is deleted."),
+    GLOBAL(snapshots.hibernated_envs, SIZE, RELOAD, 0, 64 * GIB, "64M",
+           "Memory for the variables of hibernated sandboxes, of all callers together; one caller "
+           "may use hibernated_share_percent of what it has and what is free. A box beyond that "
+           "hibernates without its variables."),
     GLOBAL(snapshots.max_per_caller, U64, RELOAD, 0, 65536, "0",
            "The same for one caller (a user id, or a token's name). 0: half of snapshots.max."),
     GLOBAL(snapshots.max_bytes, SIZE, RELOAD, 0, 1024 * 1024 * GIB, "0",

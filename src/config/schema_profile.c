@@ -1,4 +1,7 @@
 /* schema_profile.c - keys that every profile has, whatever its backend. */
+#include <string.h>
+
+#include "base/str.h"
 #include "config/table.h"
 
 static const char *const network_names[] = {"none", "host", "nat", NULL};
@@ -44,10 +47,15 @@ static const struct config_key keys[] = {
     PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
             "The user that runs commands and owns files in a box, unless a caller names another. "
             "For docker see docker.user."),
-    PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
+    PROFILE_CHOICE(network.mode, CONFIG_SPEC, network_names, "none",
                    "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
                    "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
+    PROFILE(
+        network.allow, LIST, CONFIG_SPEC, 1, EGRESS_TEXT_MAX, CONFIG_ALLOW_ANY,
+        "Only for oci with `mode: nat`. What boxes may reach, and nothing else: names (example.com), all names "
+        "below one (*.example.com), IPv4 networks (192.0.2.0/24). Private networks and addresses of clouds' "
+        "metadata only if a network names them. any: whatever this machine reaches (docs/oci.md)."),
     PROFILE_CHOICE(
         sockets, CONFIG_SPEC, sockets_names, "any",
         "Only for oci with `network: none`. unix: a box makes Unix and netlink sockets only, no "
@@ -124,7 +132,8 @@ static const struct config_key keys[] = {
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE_CHOICE(park, 0, park_names, "run",
                    "What a released box does meanwhile. run: its processes go on; freeze: they "
-                   "stand still until its thread comes back, and use no CPU (oci, docker); "
+                   "stand still until its thread comes back, use no CPU, and give back what "
+                   "memory the kernel takes (oci, docker); "
                    "snapshot: they go on, and when park_timeout_s is over (0: at once) the box "
                    "becomes a snapshot that its thread's next acquire restores. One whose ttl_s or "
                    "idle_timeout_s is over likewise."),
@@ -133,8 +142,9 @@ static const struct config_key keys[] = {
         "What becomes of a parked box, at its thread's next acquire, that was made before its profile was "
         "changed (image, rootfs, limits and all else that boxes are made from). keep: the thread gets it as it "
         "is; destroy: it ends, and the thread gets a new one; rebase: the thread gets a box as the profile is "
-        "now with the files that the old one has written (`source: restored`), and its processes end (only oci, "
-        "needs limits.disk). Hibernated ones of oci come back on the new base in any case."),
+        "now with the files that the old one has written (`source: restored`), and its processes end (oci, which "
+        "needs limits.disk, and docker as root with an engine on this machine). Hibernated ones of oci come back "
+        "on the new base in any case, those of docker with rebase."),
     PROFILE(
         hibernate_max_s, U64, 0, 0, YEAR, "2592000",
         "With park: snapshot or durable: seconds for which a hibernated sandbox is kept. 0: until "
@@ -170,6 +180,14 @@ static const struct config_key keys[] = {
 const char *config_network_name(enum config_network network)
 {
     return network_names[network];
+}
+
+const char *config_egress(const struct config_profile *p)
+{
+    bool has_list = p->network.mode == CONFIG_NETWORK_NAT && !str_is_empty(p->network.allow) &&
+                    strcmp(p->network.allow, CONFIG_ALLOW_ANY) != 0;
+
+    return has_list ? p->network.allow : NULL;
 }
 
 const struct config_table config_table_profile = {keys, ARRAY_LEN(keys)};

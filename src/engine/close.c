@@ -103,6 +103,7 @@ static void cancel_all(struct engine *e)
     rt_timer_cancel(e->rt, &e->space_timer);
     rt_timer_cancel(e->rt, &e->hibernate.timer);
     rt_timer_cancel(e->rt, &e->keep_timer);
+    trend_close(e);
     health_close(e);
     snapshots_close(e);
     reconcile_settle(e);

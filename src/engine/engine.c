@@ -74,6 +74,8 @@ void engine_post(struct engine *e, const struct pool_event *ev)
     health_touch(e);
     rt_timer_set(e->rt, &e->wake_timer, e->is_closing ? RT_NEVER : pool_next_wake(e->pool),
                  on_wake_timer);
+    if (!e->trend.is_running)
+        trend_wake(e);
 }
 
 static void on_wake_timer(struct rt_timer *timer)

@@ -66,6 +66,10 @@ void share_begin(struct engine *e, uint64_t principal);
 void share_end(struct engine *e, uint64_t principal);
 /* SP_TOO_MANY_SNAPSHOTS: one more of this principal cannot be kept, not even in place of its oldest. */
 MUST_CHECK int share_check(const struct engine *e, uint64_t principal, struct err *err);
+/* What these variables take of the memory; 0: none. */
+uint64_t share_env_bytes(const struct backend_extras *envs);
+/* Whether the variables of one more of this principal may be kept. */
+bool share_holds_envs(const struct engine *e, uint64_t principal, uint64_t bytes);
 /* One was added: when its principal is over its share, its oldest goes. */
 void share_settle(struct engine *e, struct engine_snapshot *added);
 void share_fini(struct engine *e);

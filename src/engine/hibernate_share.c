@@ -2,6 +2,7 @@
  * free together; beyond that its own oldest one goes when the next one is whole. Nobody loses one to somebody else. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "engine/hibernate.h"
@@ -18,6 +19,7 @@ struct sleeper {
     uint64_t principal;
     struct list snapshots; /* the oldest first; one that is asked for goes to the end */
     uint64_t coming;       /* being made */
+    uint64_t env_bytes;    /* variables of the snapshots, in memory */
 };
 
 static bool is_principal(const struct map_node *node, const void *key)
@@ -54,10 +56,25 @@ static void drop_empty(struct engine *e, struct sleeper *p)
     free(p);
 }
 
+uint64_t share_env_bytes(const struct backend_extras *envs)
+{
+    uint64_t bytes = envs != NULL ? sizeof(*envs) : 0;
+
+    for (size_t i = 0; envs != NULL && i < envs->env_count; i++)
+        bytes +=
+            sizeof(envs->envs[i]) + strlen(envs->envs[i].name) + strlen(envs->envs[i].value) + 2;
+    return bytes;
+}
+
 void share_add(struct engine *e, struct engine_snapshot *s)
 {
-    list_push_back(&make(e, s->info.principal)->snapshots, &s->share_link);
+    struct sleeper *p = make(e, s->info.principal);
+
+    list_push_back(&p->snapshots, &s->share_link);
     e->hibernate.kept++;
+    s->env_bytes = share_env_bytes(s->envs);
+    p->env_bytes += s->env_bytes;
+    e->hibernate.env_bytes += s->env_bytes;
 }
 
 void share_remove(struct engine *e, struct engine_snapshot *s)
@@ -68,6 +85,8 @@ void share_remove(struct engine *e, struct engine_snapshot *s)
         return;
     list_remove(&p->snapshots, &s->share_link);
     e->hibernate.kept--;
+    p->env_bytes -= s->env_bytes;
+    e->hibernate.env_bytes -= s->env_bytes;
     drop_empty(e, p);
 }
 
@@ -96,13 +115,25 @@ void share_end(struct engine *e, uint64_t principal)
 }
 
 /* Whether one with `own` of `all` may have one more, as in the queue and for connections. */
-static bool has_room(const struct engine *e, uint64_t own, uint64_t all)
+static bool has_room_of(const struct engine *e, uint64_t own, uint64_t all, uint64_t max)
 {
-    const struct config *c = e->config->config;
-    uint64_t max = c->snapshots.hibernated_max;
     uint64_t reach = own + (all < max ? max - all : 0);
 
-    return own * 100 < reach * c->snapshots.hibernated_share_percent;
+    return own * 100 < reach * e->config->config->snapshots.hibernated_share_percent;
+}
+
+static bool has_room(const struct engine *e, uint64_t own, uint64_t all)
+{
+    return has_room_of(e, own, all, e->config->config->snapshots.hibernated_max);
+}
+
+bool share_holds_envs(const struct engine *e, uint64_t principal, uint64_t bytes)
+{
+    const struct sleeper *p = find(e, principal);
+    uint64_t own = p != NULL ? p->env_bytes : 0;
+
+    return has_room_of(e, own + bytes, e->hibernate.env_bytes + bytes,
+                       e->config->config->snapshots.hibernated_envs);
 }
 
 /* Nobody waits for a box that is made from it. */

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine.h"
+#include "engine/trend.h"
 #include "loop/wake.h"
 #include "loop/work.h"
 
@@ -25,7 +26,7 @@ enum { ENGINE_REFUSED_PER_S = 20 }; /* refused acquires in the audit trail */
 #define ENGINE_BIND_TIMEOUT_NS (30 * NS_PER_S)
 #define ENGINE_UPDATE_LEAST_NS (1 * NS_PER_S) /* for a caller who does not wait */
 #define ENGINE_EXAM_TIMEOUT_NS (30 * NS_PER_S)
-#define ENGINE_STATS_NS (3 * NS_PER_S)
+#define ENGINE_STATS_NS (5 * NS_PER_S)
 
 /* A configuration stays while an operation still uses one of its profiles. */
 struct engine_config_ref {
@@ -169,6 +170,7 @@ struct engine {
         } profiles[POOL_PROFILES_MAX];
     } health;
 
+    struct trend trend;
     struct journal journal;
     struct list watchers; /* engine_watch_ends() */
     uint64_t reloads;
@@ -193,6 +195,7 @@ struct engine {
         struct list running; /* of fx_hibernate.c; a few at most */
         struct map sleepers; /* of hibernate_share.c: principals, */
         uint64_t kept;       /* what they have, */
+        uint64_t env_bytes;  /* of it variables, in memory, */
         uint64_t coming;     /* and what is being made */
         struct rt_timer timer;
     } hibernate;

@@ -40,6 +40,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->pauses, 64);
     hibernate_init(e, config);
     journal_init(&e->journal);
+    trend_init(e);
     tokens_init(e);
     *ret = e;
     r = ledger_open(e, err);

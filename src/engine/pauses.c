@@ -175,7 +175,8 @@ static void start(struct pause_line *l, const struct pool_box *b, bool is_frozen
     struct backend *backend = e->backends[b->backend].backend;
 
     l->is_running = true;
-    l->request = (struct backend_freeze){.is_frozen = is_frozen};
+    l->request =
+        (struct backend_freeze){.is_frozen = is_frozen, .is_unused = b->state == POOL_PARKED};
     box_to_backend(e, b, &l->request.box);
     engine_op_begun(e);
     if (is_frozen)

@@ -59,6 +59,12 @@ static void start_write(struct engine_capture *c)
     work_start(c->engine->loop, &c->side, NULL, RT_NEVER, on_written);
 }
 
+static bool lacks_room(const struct engine_capture *c)
+{
+    return c->request.snapshot.is_hibernated && c->envs != NULL &&
+           !share_holds_envs(c->engine, c->request.snapshot.principal, share_env_bytes(c->envs));
+}
+
 static void on_asked(struct op *op)
 {
     struct engine_capture *c = container_of(op, struct engine_capture, env.request.op);
@@ -66,6 +72,10 @@ static void on_asked(struct op *op)
     int rc = agent_env_take(&c->env, &c->envs, &err);
 
     if (rc != SP_OK && is_hibernated_without(c, err.msg))
+        return;
+    if (rc == SP_OK && lacks_room(c) &&
+        is_hibernated_without(c, "its caller has more of them than its share of "
+                                 "snapshots.hibernated_envs"))
         return;
     if (rc == SP_OK && c->engine->is_closing)
         rc = err_set(&err, SP_DRAINING, "the daemon is stopping");

@@ -28,6 +28,7 @@ struct engine_snapshot {
     uint64_t order; /* grows with each that is added: pages follow it */
     unsigned backend;
     struct backend_extras *envs; /* variables of the lease, for boxes made from it; NULL: none */
+    uint64_t env_bytes;          /* hibernated: what its principal's share has of them */
     bool was_unequipped;         /* hibernated: its own box had not been given them either */
     uint64_t used_ms;            /* by the wall clock: made, or the last box made from it */
     uint64_t noted_ms;           /* the last use that was written down */

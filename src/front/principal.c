@@ -6,8 +6,12 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "box/proxy_head.h"
+
+enum { TOKEN_MAX = 512 };
 
 /* Whether `word` stands in a comma separated list. */
 static bool list_has(const char *list, const char *word)
@@ -92,6 +96,23 @@ const char *front_bearer(const struct http_exchange *ex)
     return header + strlen(scheme);
 }
 
+/* Of a WebSocket of a browser, which can have no header of its own: a subprotocol, in base64. Boxes never get it. */
+static bool take_protocol_token(const struct http_exchange *ex, struct buf *ret)
+{
+    const char *upgrade = http_upgrade_wanted(ex);
+    const char *list = http_header(ex, "Sec-WebSocket-Protocol");
+    const char *at;
+
+    if (upgrade == NULL || strcasecmp(upgrade, "websocket") != 0 || list == NULL)
+        return false;
+    at = strstr(list, PROXY_TOKEN_PROTOCOL);
+    if (at == NULL || (at > list && at[-1] != ' ' && at[-1] != ','))
+        return false;
+    at += strlen(PROXY_TOKEN_PROTOCOL);
+    return base64_decode(at, strcspn(at, ", \t"), ret) && ret->len > 0 &&
+           memchr(ret->data, '\0', ret->len) == NULL;
+}
+
 static void set_rights(struct front_caller *ret, uint64_t principal, bool is_operator)
 {
     ret->principal = principal;
@@ -138,6 +159,21 @@ bool front_identify_token(struct engine *e, const char *token, struct front_call
     return made != NULL;
 }
 
+static bool identify_protocol(const struct http_exchange *ex, struct engine *e,
+                              struct front_caller *ret)
+{
+    struct buf text;
+    bool is_known;
+
+    buf_init(&text, TOKEN_MAX);
+    is_known = buf_reserve(&text, TOKEN_MAX) && take_protocol_token(ex, &text) &&
+               front_identify_token(e, buf_str(&text), ret);
+    if (text.data != NULL)
+        explicit_bzero(text.data, text.cap);
+    buf_fini(&text);
+    return is_known;
+}
+
 bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret)
 {
     const struct http_peer *peer = http_peer(ex);
@@ -148,8 +184,10 @@ bool front_identify(const struct http_exchange *ex, struct engine *e, struct fro
         return true;
     }
     token = front_bearer(ex);
-    if (token != NULL || str_is_empty(peer->name))
-        return token != NULL && front_identify_token(e, token, ret);
+    if (token != NULL)
+        return front_identify_token(e, token, ret);
+    if (str_is_empty(peer->name))
+        return identify_protocol(ex, e, ret);
     set_rights(ret, front_principal(peer->name),
                list_has(engine_config(e)->tcp.operators, peer->name));
     return true;

@@ -14,7 +14,10 @@
 #include "base/mem.h"
 #include "helper/proc.h"
 
-enum { PROC_TEXT_MAX = 16 * 1024 };
+enum { PROC_TEXT_MAX = 16 * 1024, FLAGS_COLUMN = 7 /* behind the name */ };
+
+#define BEGIN_MS 5000
+#define NOT_EXECUTED 0x40u /* PF_FORKNOEXEC of the kernel: it is what it was forked from */
 
 /* The second number behind a word: "Uid:", tab, real, tab, effective ... */
 static bool read_effective(const char *status, const char *word, uint32_t *ret)
@@ -33,6 +36,33 @@ static bool read_base(pid_t pid, uint32_t *ret)
 
     return proc_read(pid, "uid_map", text, sizeof(text)) &&
            sscanf(text, "%u %u", &inside, ret) == 2 && inside == 0;
+}
+
+/* An engine says that a container runs when its runtime is about to become the container's program. Until then its root may be
+ * another one. */
+static bool has_begun(pid_t pid)
+{
+    char text[1024];
+    const char *at = NULL;
+
+    if (proc_read(pid, "stat", text, sizeof(text)))
+        at = strrchr(text, ')'); /* the name may have any character in it */
+    for (int i = 0; at != NULL && i < FLAGS_COLUMN; i++)
+        at = strchr(at + 1, ' ');
+    return at == NULL || (strtoul(at + 1, NULL, 10) & NOT_EXECUTED) == 0;
+}
+
+static int await_begin(pid_t pid, struct err *err)
+{
+    uint64_t deadline = proc_now_ms() + BEGIN_MS;
+
+    while (!has_begun(pid)) {
+        if (proc_now_ms() > deadline)
+            return err_set(err, SP_TIMEOUT, "the box's program has not begun within %d s",
+                           BEGIN_MS / 1000);
+        proc_sleep_ms(2);
+    }
+    return SP_OK;
 }
 
 static int check_program(const struct plan *p, struct err *err)
@@ -73,7 +103,7 @@ int container_open(struct plan *p, int *ret_pid_fd, struct err *err)
                        "process %d is not the container's: the daemon must see the processes of "
                        "the engine's machine",
                        p->pid);
-    if ((rc = check_program(p, err)) != SP_OK)
+    if ((rc = await_begin(p->pid, err)) != SP_OK || (rc = check_program(p, err)) != SP_OK)
         return rc;
     if (!proc_read(p->pid, "status", text, PROC_TEXT_MAX) || !read_base(p->pid, &p->id_base) ||
         !read_effective(text, "\nUid:", &p->owner_uid) ||

@@ -87,6 +87,17 @@ int container_disk_mount(const char *device, int *ret_fd, struct err *err)
     return SP_OK;
 }
 
+/* What a machine does not have, or a container in which the daemon runs may not do, is no accident of this box. */
+static int judge(int rc, struct err *err)
+{
+    static const int lacking[] = {EPERM, EACCES, EOPNOTSUPP, EISDIR, ENODEV, ENXIO, ENOENT};
+
+    for (size_t i = 0; rc == SP_IO && i < ARRAY_LEN(lacking); i++)
+        if (err->sys == lacking[i])
+            rc = err->code = SP_UNSUPPORTED;
+    return rc;
+}
+
 static int open_disk(const struct plan *p, int *ret_fd, struct err *err)
 {
     AUTO_CLOSE int file = -1;
@@ -200,7 +211,7 @@ static int open_places(const struct inside *in, const struct plan *p, const char
     if (rc != SP_OK)
         return rc;
     return ret->count > 0 ? SP_OK
-                          : err_set(err, SP_INVALID_FIELD, "the box has none of its directories");
+                          : err_set(err, SP_NOT_FOUND, "the box has none of its directories");
 }
 
 /* What is written to a place, owned and accessible as the place itself. */
@@ -305,7 +316,8 @@ int container_disk(struct plan *p, struct buf *answer, struct err *err)
 
     for (size_t i = 0; i < ARRAY_LEN(ps.of); i++)
         ps.of[i] = (struct place){.lower = -1, .tree = -1};
-    if ((rc = container_open(p, &pid_fd, err)) != SP_OK || (rc = open_disk(p, &disk, err)) != SP_OK)
+    if ((rc = container_open(p, &pid_fd, err)) != SP_OK ||
+        (rc = judge(open_disk(p, &disk, err), err)) != SP_OK)
         return rc;
     if ((rc = enter(pid_fd, &fds, &root, err)) != SP_OK)
         return rc;

@@ -76,6 +76,14 @@ static const struct freezer *find(const char *cgroup)
     return NULL;
 }
 
+bool freezer_is_frozen(const char *cgroup)
+{
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        if (has_state(&versions[i], cgroup, true))
+            return true;
+    return false;
+}
+
 int freezer_set(const char *cgroup, bool is_frozen, struct err *err)
 {
     const struct freezer *f = find(cgroup);

@@ -182,8 +182,8 @@ class FleetCase(DockerCase):
         self.assertNotEqual(again.box_id, self.held[name].box_id)
         self.assertEqual(again.lease["generation"], self.held[name].lease["generation"] + 1)
 
-    def try_acquire(self, daemon, thread):
-        answer = daemon.acquire(thread, wait_ms=5000)
+    def try_acquire(self, daemon, thread, **fields):
+        answer = daemon.acquire(thread, wait_ms=5000, **fields)
         return Box(answer.json) if answer.status == 200 else None
 
     def by_hand(self, name, method, what):

@@ -50,13 +50,13 @@ class SnapshotCase(DockerCase):
         self.collect(daemon)
         super().end(daemon)
 
-    def crash(self, daemon, point, method, target):
+    def crash(self, daemon, point, method, target, body=None):
         """The only snapshot that there is afterwards."""
         daemon.kill()
         daemon.start(env={"SANDPOOL_CRASH_AT": f"{point}:1"})
         client = Client(daemon.socket)
         try:
-            client.call(method, target, {} if method == "POST" else None)
+            client.call(method, target, (body or {}) if method == "POST" else None)
         except OSError:
             pass
         client.close()

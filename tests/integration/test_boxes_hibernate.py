@@ -241,7 +241,7 @@ class Hibernate(HibernateCase):
 
 
 class Share(HibernateCase):
-    config = {**HibernateCase.config, "snapshots": {"hibernated_max": 4, "hibernated_share_percent": 60}}
+    config = {**HibernateCase.config, "snapshots": {"hibernated_max": 4, "hibernated_share_percent": 60, "hibernated_envs": "64K"}}
 
     def test_one_over_its_share_loses_its_own_oldest(self):
         """Of four places one caller has three; somebody who comes later has the fourth."""
@@ -287,6 +287,34 @@ class Share(HibernateCase):
                                      capture_output=True, text=True, timeout=40, check=True).stdout)
         for name in left:
             self.assertEqual(self.pool.delete(f"/v1/sandboxes/{name}").status, 200)
+
+    def test_variables_have_a_share_of_memory(self):
+        """Of 64 KiB one caller has 60 %: what is beyond that hibernates without; who else comes has room."""
+        def word_of(client, name, envs):
+            made = client.post("/v1/acquire", {"thread_id": name, "wait_ms": 20000, "envs": envs}).json
+            client.post(f"/v1/sandboxes/{made['sandbox_id']}/release", {})
+            wait_until(lambda: self.seen(made["sandbox_id"], client)["state"] == "hibernated", "it is hibernated")
+            return made["sandbox_id"]
+
+        def as_other():
+            client = Client(self.server.socket)
+            name = word_of(client, "other", {"WORD": "y" * 8000})
+            again = client.post("/v1/acquire", {"thread_id": "other", "wait_ms": 20000}).json
+            said = client.post(f"/v1/sandboxes/{name}/exec", {"command": "echo ${#WORD}"}).json["stdout"]
+            client.delete(f"/v1/sandboxes/{name}")
+            client.close()
+            return [again["source"], said]
+        large = {"WORD": "x" * 24000}
+        first = word_of(self.pool, "first", large)
+        self.assertNotIn("hibernate.envs_lost", self.server.process.output())
+        word_of(self.pool, "second", large)
+        self.assertIn("snapshots.hibernated_envs", self.server.process.output())
+        self.assertEqual(as_nobody(as_other), ["restored", "8000\n"])
+        for thread, length in (("first", "24000\n"), ("second", "0\n")):
+            self.assertEqual(self.acquire(thread, "restored").sh("echo ${#WORD}"), length)
+        self.assertEqual(self.pool.delete(f"/v1/sandboxes/{first}").status, 200)  # what it had is free again
+        word_of(self.pool, "third", large)
+        self.assertEqual(self.acquire("third", "restored").sh("echo ${#WORD}"), "24000\n")
 
 
 class Crash(HibernateCase):

@@ -5,7 +5,7 @@ import time
 import unittest
 
 from fixtures import Client, in_threads, main, wait_until
-from host import group_of, is_frozen
+from host import can_reclaim, group_of, is_frozen, memory_of
 from oci_case import RUNTIME, BoxCase
 from test_crash import fault_names
 
@@ -120,6 +120,27 @@ class Paused(PauseCase):
         wait_until(lambda: self.is_frozen(box), "it stands still")
         self.assertTrue(self.is_paused(box))
         self.assertEqual(self.acquire("cold", "parked", profile="cold").sh("echo on"), "on\n")
+
+    @unittest.skipUnless(can_reclaim(), "this kernel cannot be asked for memory")
+    def test_they_give_memory_back(self):
+        """What is cached of their files goes, what their processes hold stays as it was; one that its owner pauses keeps both."""
+        box = self.acquire("cold", profile="cold")
+        job = box.start("x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo held; while [ ! -e go ]; do sleep 0.05; done; echo ${#x}")
+        wait_until(lambda: box.output(job) == "held\n", "it holds memory")
+        box.sh("head -c 48000000 /dev/urandom > /workspace/file; sync /workspace/file; sha256sum /workspace/file > /workspace/sum")
+        group = group_of(self.instance, box.box_id, "memory")
+        before = memory_of(group)
+        self.assertGreater(before, 65e6)
+        self.pause(box)
+        self.assertGreater(memory_of(group), before - 20e6)
+        self.pool.post(f"/v1/sandboxes/{box.id}/resume", {})
+        self.pool.post(f"/v1/sandboxes/{box.id}/release", {})
+        wait_until(lambda: memory_of(group) < before - 40e6, lambda: f"it has given memory back: {before} {memory_of(group)}")
+        self.assertTrue(self.is_frozen(box))
+        again = self.acquire("cold", "parked", profile="cold")
+        self.assertIn("OK", again.sh("sha256sum -c /workspace/sum; touch go"))
+        wait_until(lambda: again.output(job) == "held\n20000000\n", "its process has all that it had")
+        wait_until(lambda: "event=box.reclaimed" in self.server.process.output(), "the log says how much it was")
 
     def test_its_end(self):
         box = self.acquire("ends")

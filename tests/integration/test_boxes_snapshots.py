@@ -13,6 +13,7 @@ from oci_case import RUNTIME, BoxCase
 from test_crash import fault_names
 
 POINTS = ("snapshot.copied", "snapshot.recorded", "snapshot.made")
+RESTORE_POINTS = ("engine.before_create", "oci.before_run", "oci.after_run", "engine.after_create", "engine.before_reply", "engine.after_reply")
 
 SNAPSHOTS = int(os.environ.get("SANDPOOL_TEST_SNAPSHOTS", 6))
 
@@ -287,6 +288,8 @@ class Snapshots(SnapshotCase):
 
 
 class Killed(SnapshotCase):
+    profiles = {"default": {"warm": {"min": 1, "max": 1}}, "cold": {"warm": {"min": 0, "max": 0}}}
+
     def one_point(self, name):
         box = self.acquire("source")
         box.sh("echo here > /workspace/f")
@@ -321,6 +324,43 @@ class Killed(SnapshotCase):
                 for snapshot in self.listed():
                     self.pool.delete(f"/v1/snapshots/{snapshot}")
                 self.destroy_all()
+
+    def restart_after(self, name, act):
+        """kill -9 of the daemon at this point of what `act` asks for."""
+        self.server.kill()
+        self.server.start(env={"SANDPOOL_CRASH_AT": f"{name}:1"})
+        client = Client(self.server.socket)
+        try:
+            act(client)
+        except OSError:
+            pass
+        client.close()
+        wait_until(lambda: not self.server.process.is_running(), f"crash at {name}")
+        self.server.start()
+        type(self).pool = self.server.client()
+        self.addCleanup(self.pool.close)
+
+    def test_while_a_box_is_made_of_one(self):
+        """Whole or not there, given once, nothing beside it; the snapshot and its source are as before, and it can be deleted."""
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        source = self.acquire("source", profile="cold")
+        source.sh("echo here > /workspace/f")
+        for name in RESTORE_POINTS:
+            with self.subTest(point=name):
+                snapshot = self.take(source)
+                asked = {"thread_id": f"copy-{name}", "snapshot_id": snapshot["snapshot_id"], "wait_ms": 20000}
+                wait_until(lambda: self.counts()["blank"] == 1, "the other profile has what it wants")
+                self.restart_after(name, lambda client, asked=asked: client.post("/v1/acquire", asked))
+                self.assertEqual(self.listed(), [snapshot["snapshot_id"]])
+                self.assertEqual(self.acquire("source", "kept", profile="cold").sh("cat /workspace/f"), "here\n")
+                copy = self.acquire(asked["thread_id"], snapshot_id=asked["snapshot_id"])
+                self.assertIn(copy.lease["source"], ("restored", "parked", "kept"))
+                self.assertEqual(copy.sh("cat /workspace/f"), "here\n")
+                self.assertAgree()
+                self.destroy(copy)
+                self.assertEqual(self.delete(snapshot).status, 200)
+                wait_until(lambda: self.on_disk() == [], f"no snapshot is left: {self.on_disk()}")
 
     def test_while_one_is_deleted(self):
         if not fault_names():

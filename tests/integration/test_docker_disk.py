@@ -33,7 +33,8 @@ class Places(DockerCase):
     """On a storage driver that cannot: overlay2 on ext4, or what this machine has."""
 
     def begin(self, **fields):
-        return self.start(limits={"memory": "64M", "disk": DISK}, docker={"disk": "places"}, warm=0, **fields)
+        """Without a word of it: that is what is done by default."""
+        return self.start(limits={"memory": "64M", "disk": DISK}, warm=0, **fields)
 
     def differences(self, daemon):
         """A disk for each container, no mark, and nothing else."""
@@ -63,7 +64,8 @@ class Places(DockerCase):
                          ["again", "1000:755", "0:1777", "1000:755"])
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "places")
         found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
-        self.assertIn("unless its profile has `docker.disk: places`", found[0]["text"])
+        self.assertEqual(found[0]["level"], "warn")
+        self.assertIn("limits.disk counts for the working directory, the home, /tmp and /var/tmp", found[0]["text"])
         daemon.restart()
         self.assertEqual(self.box(daemon, "one").sh("cat /place/f"), "again\n")
         client = self.client(daemon)
@@ -176,15 +178,40 @@ class PodmanPlaces(Places):
 
 
 class NotLimited(DockerCase):
-    def test_says_so(self):
-        daemon = self.start(limits={"memory": "64M", "disk": DISK}, warm=0)
-        client = self.client(daemon)
-        box = self.box(daemon, "one")
+    def fills(self, daemon, name):
+        box = self.box(daemon, name)
         self.assertEqual(box.run("busybox dd if=/dev/zero of=/place/big bs=1048576 count=40").exit_code, 0)
+        return box
+
+    def test_not_wanted(self):
+        daemon = self.start(limits={"memory": "64M", "disk": DISK}, docker={"disk": "none"}, warm=0)
+        self.fills(daemon, "one")
+        self.assertEqual(self.assertOk(self.client(daemon).get("/v1/profiles/default"))["disk_limit"], "none")
+
+    def test_not_possible(self):
+        """Where the helper finds that it cannot be, boxes are made all the same, unless they may not be without; and it is said."""
+        strict = self.profile(warm=0, limits={"memory": "64M", "disk": DISK}, docker={"disk": "places"})
+        daemon = self.start(limits={"memory": "64M", "disk": DISK}, warm=0, profiles={"strict": strict})
+        real = self.helper.rename(self.helper.with_name("real"))
+        self.helper.write_text(f'#!/bin/sh\n[ "$1" != disk ] || {{ echo no loop device >&2; exit 7; }}\nexec {real} "$@"\n')
+        self.helper.chmod(0o755)
+        client = self.client(daemon)
+        box = self.fills(daemon, "one")
+        self.fills(daemon, "two")
         self.assertEqual(self.assertOk(client.get("/v1/profiles/default"))["disk_limit"], "none")
         found = said_of_limits(self.assertOk(client.get("/v1/doctor")))
         self.assertEqual(found[0]["level"], "warn")
         self.assertIn("limits.disk has no effect", found[0]["text"])
+        self.assertIn("no loop device", found[0]["text"])
+        self.assertNotEqual(daemon.acquire("three", profile="strict", wait_ms=3000).status, 200)
+        copy = self.box(daemon, "copy", snapshot_id=self.assertOk(client.post(f"/v1/sandboxes/{self.box(daemon, 'two').id}/snapshots",
+                                                                             {}))["snapshot_id"])
+        self.assertEqual(copy.sh("busybox stat -c %s /place/big"), "41943040\n")
+        self.helper.unlink()
+        real.rename(self.helper)
+        for row in self.assertOk(client.get("/v1/snapshots"))["snapshots"]:
+            self.assertOk(client.delete(f"/v1/snapshots/{row['snapshot_id']}"))
+        self.assertOk(client.delete(f"/v1/sandboxes/{box.id}"))
 
 
 class BtrfsEngine(engines.Engine):

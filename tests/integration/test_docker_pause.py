@@ -1,7 +1,10 @@
 """Boxes of an engine that are paused: by the daemon, and behind its back."""
 
+import pathlib
+
 from docker_case import DockerCase, main
 from fixtures import wait_until
+from host import GROUPS, can_reclaim, memory_of
 
 
 class Paused(DockerCase):
@@ -47,6 +50,24 @@ class Paused(DockerCase):
         wait_until(lambda: self.is_frozen(cold), "it stands still")
         self.assertEqual(daemon.acquire("two", profile="cold").json["source"], "parked")
         self.assertFalse(self.is_frozen(cold))
+        if can_reclaim():
+            self.gives_memory_back(client, cold)
+
+    def gives_memory_back(self, client, box):
+        """Its files lie on a disk of the host, because the profile leaves `docker.disk` to us."""
+        lines = pathlib.Path(f"/proc/{self.container(box)['State']['Pid']}/cgroup").read_text().splitlines()
+        unified = (GROUPS / "cgroup.controllers").exists()
+        path = next(line.split(":", 2)[2] for line in lines
+                    if (line.startswith("0::") if unified else "memory" in line.split(":")[1].split(",")))
+        group = pathlib.Path(f"{GROUPS}{'' if unified else '/memory'}{path}")
+        box.sh("dd if=/dev/urandom of=/place/file bs=1M count=24 2>/dev/null; sync; busybox sha256sum /place/file > /place/sum")
+        before = memory_of(group)
+        self.assertGreater(before, 24e6)
+        client.post(f"/v1/sandboxes/{box.id}/release", {})
+        wait_until(lambda: memory_of(group) < before - 20e6, lambda: f"it gives memory back: {before} {memory_of(group)}")
+        self.assertTrue(self.is_frozen(box))
+        client.post(f"/v1/sandboxes/{box.id}/resume", {})
+        self.assertIn("OK", box.sh("busybox sha256sum -c /place/sum"))
 
 
 class PausedByPodman(Paused):

@@ -10,6 +10,11 @@ from docker_snapshot_case import SnapshotCase
 from test_crash import fault_names
 
 
+RESTORE_POINTS = ("engine.before_create", "docker.before_create", "docker.after_create", "docker.before_start", "docker.after_start",
+                  "docker.after_relay", "places.before_limit", "places.after_limit", "engine.after_create", "engine.before_reply",
+                  "engine.after_reply")
+
+
 class Snapshots(SnapshotCase):
     def test_what_it_has_and_what_not(self):
         daemon = self.start(env={"KEPT": "by the profile"}, docker={"inject": self.inject, "user": "1000"})
@@ -135,6 +140,28 @@ class Snapshots(SnapshotCase):
         self.assertEqual(len(self.images()), 1)
 
     inject = "auto"
+
+    def test_a_daemon_that_is_killed_while_it_makes_a_box_of_one(self):
+        """The box is whole or not there, and nothing is left beside it; the snapshot can be used, and deleted."""
+        if not fault_names():
+            self.skipTest("this build has no crash points")
+        daemon = self.start(warm=0)
+        box = self.box(daemon, "source")
+        box.sh("echo here > /place/f")
+        for name in RESTORE_POINTS:
+            with self.subTest(point=name):
+                snapshot = self.take(daemon, box)
+                asked = {"thread_id": f"copy-{name}", "snapshot_id": snapshot["snapshot_id"], "wait_ms": 20000}
+                left = self.crash(daemon, name, "POST", "/v1/acquire", asked)
+                self.assertEqual(left["snapshot_id"], snapshot["snapshot_id"])
+                copy = self.box(daemon, asked["thread_id"], snapshot_id=asked["snapshot_id"])
+                self.assertIn(copy.lease["source"], ("restored", "parked", "kept"))
+                self.assertEqual(copy.sh("cat /place/f"), "here\n")
+                self.assertEqual(self.box(daemon, "source").sh("cat /place/f"), "here\n")
+                self.assertAgree(daemon)
+                self.assertOk(self.client(daemon).delete(f"/v1/sandboxes/{copy.id}"))
+                self.delete(daemon, snapshot)
+                self.collect(daemon)
 
     def test_hibernate_and_back(self):
         """Twice, also with a daemon that was killed in between and has lost its database."""

@@ -5,6 +5,7 @@ import pathlib
 
 from docker_case import DockerCase, main
 from fixtures import MIB, wait_until
+from testlib import free_port
 
 BURN = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
 
@@ -57,6 +58,40 @@ class Counted(DockerCase):
 
 class CountedByPodman(Counted):
     kind = "podman"
+
+
+class CountedElsewhere(Counted):
+    """An engine that is reached by TCP, so that the daemon sees neither its processes nor their control groups: it is asked."""
+    address = f"127.0.0.1:{free_port()}"
+    options = ("-H", f"tcp://{address}", "--tls=false")
+
+    def test_boxes(self):
+        there = {"network": "nat", "docker": {"host": f"tcp://{self.address}"}}
+        daemon = self.start(warm=0, limits={"memory": "256M"}, config={"usage": {"sample_s": 1}}, **there)
+        client = daemon.client()
+        box = self.box(daemon, "one")
+        before = self.stats(client, box)
+        pid = box.start(f"for n in 1 2 3 4 5; do {BURN}; done; x=$(dd if=/dev/zero bs=1M count=40 2>/dev/null | tr '\\0' x); echo held; "
+                        "sleep 600; echo $x")
+        wait_until(lambda: box.output(pid) == "held\n", "it holds the memory")
+        held = self.stats(client, box)
+        self.assertLess(300, held["cpu_ms"] - before["cpu_ms"])
+        self.assertLessEqual(held["cpu_ms"], self.engine_cpu_ms(box))
+        self.assertLess(40 * MIB, held["memory_bytes"] - before["memory_bytes"])
+        self.assertLess(held["memory_bytes"], 256 * MIB)
+        self.assertGreater(held["net_in_bytes"], before["net_in_bytes"])  # these calls
+        self.assertGreater(held["net_out_bytes"], before["net_out_bytes"])
+        wait_until(lambda: self.metered(client)["cpu_ms"] is not None and self.metered(client)["cpu_ms"] >= 300, "it is metered")
+        self.assertGreater(self.metered(client)["net_out_bytes"], 0)
+        self.engine.call("POST", f"/containers/{self.containers()[box.box_id]['Id']}/kill")
+        wait_until(lambda: client.get(f"/v1/sandboxes/{box.id}?stats=1").status != 200, "it has ended")
+
+    def stats(self, client, box):
+        """The engine looks at its containers once a second, and answers after that; on a busy machine that may be too late."""
+        return wait_until(lambda: super(CountedElsewhere, self).stats(client, box), "the engine has counted")
+
+    def metered(self, client):
+        return self.assertOk(client.get("/v1/usage?group_by=user"))["usage"][0]
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Tokens(TestCase):
         for path, operations in paths.items():
             target = "/".join("none" if part.startswith("{") else part for part in path.split("/"))
             for method, operation in operations.items():
-                if method not in METHODS or path in ("/v1/events", "/v1/pool/drain") or path.startswith("/s/"):
+                if method not in METHODS or path in ("/v1/events", "/v1/pool/live", "/v1/pool/drain") or path.startswith("/s/"):
                     continue  # a stream; what empties the pool; what has a password of its own
                 needs = operation["x-scope"]
                 seen.add(needs)
@@ -135,10 +135,13 @@ class Tokens(TestCase):
         read = self.make(client, "grafana", ["read"])["token"]
         connection = self.connect()
         self.assertEqual(self.ask(made["token"], "GET", "/v1/pool", connection=connection).status, 200)
-        stream = self.connect()
-        stream.request("GET", "/v1/events?since=0", headers={"Authorization": f"Bearer {read}"})
-        events = stream.getresponse()
-        self.assertEqual(events.status, 200)
+        streams = []
+        for target in ("/v1/events?since=0", "/v1/pool/live?every_ms=60000"):
+            stream = self.connect()
+            stream.request("GET", target, headers={"Authorization": f"Bearer {read}"})
+            streams.append(stream.getresponse())
+            self.assertEqual(streams[-1].status, 200)
+            self.addCleanup(stream.close)
         # an acquire that waits
         self.assertOk(client.post("/v1/pool/pause"))
         answers = []
@@ -152,13 +155,13 @@ class Tokens(TestCase):
         self.assertEqual(self.ask(made["token"], "GET", "/v1/pool", connection=connection).status, 401)
         self.assertEqual(self.ask(keep, "GET", "/v1/pool").status, 200)
         self.assertEqual(client.delete(f"/v1/tokens/{made['token_id']}").status, 404)
-        # the stream of a reader, by name
+        # the streams of a reader, by name
         self.assertEqual(self.assertOk(client.delete("/v1/tokens/grafana"))["revoked"], 1)
-        with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
-            while True:
-                if not events.read1(65536):
-                    raise ConnectionError
-        stream.close()
+        for stream in streams:
+            with self.assertRaises((http.client.IncompleteRead, ConnectionError)):
+                while True:
+                    if not stream.read1(65536):
+                        raise ConnectionError
         kinds = [e["event"] for e in self.assertOk(client.get("/v1/events?format=json&since=0&limit=1000"))["events"]]
         self.assertEqual((kinds.count("token_created"), kinds.count("token_revoked")), (3, 2))
 

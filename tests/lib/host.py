@@ -96,6 +96,16 @@ def group_of(instance, box_id, controller):
     return top / f"sandpool-{instance}" / box_id
 
 
+def memory_of(group):
+    """What is charged to this control group of the controller `memory`."""
+    file = group / "memory.current"
+    return int((file if file.exists() else group / "memory.usage_in_bytes").read_text())
+
+
+def can_reclaim():
+    return (GROUPS / "memory.reclaim").exists() or (GROUPS / "memory/memory.force_empty").exists()
+
+
 def is_frozen(instance, box_id):
     """Whether the processes of a box stand still."""
     group = group_of(instance, box_id, "freezer")

@@ -36,7 +36,7 @@ def c_files(root):
 
 
 def js_files(root):
-    return files(root, ("clients",), JS)
+    return files(root, ("clients", "src/ui/web", "tests/browser"), JS)
 
 
 def read(root, path):

@@ -116,9 +116,9 @@ class Machine:
                 raise Failed(f"not within {timeout} s: {command}\n{output[-2000:]}")
             time.sleep(0.5)
 
-    def reboot(self):
+    def reboot(self, command="systemctl reboot"):
         before = self.run("cat /proc/sys/kernel/random/boot_id")
-        self.run("systemd-run --on-active=1 --timer-property=AccuracySec=100ms systemctl reboot")
+        self.run(f"systemd-run --on-active=1 --timer-property=AccuracySec=100ms sh -c '{command}'")
         deadline = time.monotonic() + BOOT_S
         while time.monotonic() < deadline:
             found = self.ask("cat /proc/sys/kernel/random/boot_id", 30, 3)

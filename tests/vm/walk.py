@@ -24,6 +24,9 @@ profiles:
   by-runc: {backend: oci, runtime: runc, warm: {min: 0, max: 0}, limits: {memory: 128M, cpus: 0.5, pids: 64}}
   by-crun: {backend: oci, runtime: crun, warm: {min: 0, max: 0}, limits: {memory: 128M, cpus: 0.5, pids: 64}}
   online: {backend: oci, network: nat, warm: {min: 0, max: 0}}
+  kept: {backend: oci, durable: true, warm: {min: 0, max: 0}, limits: {memory: 128M, disk: 64M}, ttl_s: 7200, park_timeout_s: 7200}
+  asleep: {backend: oci, park: snapshot, park_timeout_s: 0, warm: {min: 0, max: 0}, limits: {memory: 128M, disk: 64M}}
+  frozen: {backend: oci, park: freeze, warm: {min: 0, max: 0}, limits: {memory: 256M, disk: 200M}}
 """
 SLOW = os.environ.get("SANDPOOL_TEST_SLOW", "5")  # of the tests of boxes
 ALICE = "runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/$(id -u alice) HOME=/home/alice"
@@ -256,6 +259,62 @@ class Walk:
         again = self.sandpool("acquire rebooter")
         self.expect(again["generation"] > lease["generation"], again)
         self.m.run("sandpool destroy rebooter")
+
+    def leave(self, thread, profile):
+        """A box with a file that its program has synced, and a process."""
+        lease = self.sandpool(f"acquire {thread} --profile {profile}")
+        self.m.run(f"sandpool exec {thread} -- sh -c 'echo {thread} > /workspace/mine; sync /workspace/mine /workspace'")
+        self.m.run(f"sandpool exec -d {thread} -- sleep 100000")
+        return lease
+
+    def step_kept(self):
+        """after a reboot, and after a power cut, durable boxes (leased, parked) and hibernated ones have their files"""
+        self.m.run("systemctl enable sandpoold")
+        for how in ("systemctl reboot", "echo b >/proc/sysrq-trigger"):
+            leases = {thread: self.leave(thread, profile) for thread, profile in
+                      (("leased", "kept"), ("parked", "kept"), ("asleep", "asleep"), ("mortal", "default"))}
+            for thread in ("parked", "asleep"):
+                self.m.run(f"sandpool release {leases[thread]['sandbox_id']}")
+            self.m.until(f"sandpool get {leases['asleep']['sandbox_id']} --json | grep -q hibernated", 120)
+            self.m.reboot(how)
+            self.m.until("systemctl is-active sandpoold && sandpool pool", 120)
+            for thread in ("leased", "parked", "asleep"):
+                again = self.sandpool(f"acquire {thread} --profile {leases[thread]['profile']} --wait 120s")
+                self.equal((again["source"], again["sandbox_id"], again["generation"]),
+                           ("restored", leases[thread]["sandbox_id"], leases[thread]["generation"] + 1), f"{thread} after {how}")
+                self.equal(self.m.run(f"sandpool exec {thread} -- cat /workspace/mine"), f"{thread}\n", "its file")
+                self.expect("sleep" not in self.m.run(f"sandpool exec {thread} -- sh -c 'cat /proc/[0-9]*/comm'"),
+                            "its process cannot have outlived the machine")
+                self.m.run(f"sandpool destroy {again['sandbox_id']}")
+            self.lost(leases["mortal"], "machine|restart|boot")
+
+    def step_frozen(self):
+        """parked boxes that stand still give all of their memory back where there is swap, and have it again when they go on"""
+        self.m.run("fallocate -l 512M /swap; chmod 600 /swap; mkswap -q /swap; swapon /swap")
+        lease = self.sandpool("acquire frozen --profile frozen")
+        self.m.run("sandpool exec frozen -- sh -c 'head -c 40000000 /dev/urandom > /workspace/file; sync /workspace/file;"
+                   " sha256sum /workspace/file > /workspace/sum'")
+        self.m.run("sandpool exec -d frozen -- python3 -c \"import os, time; x = os.urandom(60 << 20); open('/workspace/held', 'w').write(str(hash(x)));"
+                   " [time.sleep(0.1) for _ in iter(lambda: os.path.exists('/workspace/go'), True)];"
+                   " open('/workspace/same', 'w').write(str(hash(x)))\"")
+        held = "sandpool exec frozen -- cat /workspace/held"
+        self.m.until(f"test -n \"$({held})\"")
+        read = f"cd {self.group(lease)} && cat memory.current memory.swap.current memory.swap.max"
+        before = self.m.run(read).split()
+        self.expect(int(before[0]) > 90e6 and before[1:] == ["0", "0"], before)
+        begin = time.monotonic()
+        self.m.run("sandpool release frozen")
+        self.m.until(f"test $(cat {self.group(lease)}/memory.current) -lt 15000000")
+        self.m.until(f"test $(cat {self.group(lease)}/memory.swap.max) = 0")
+        after = self.m.run(read).split()
+        print(f"        memory {int(before[0]) >> 20} MB, then {int(after[0]) >> 20} MB and {int(after[1]) >> 20} MB of swap"
+              f" ({time.monotonic() - begin:.1f} s)", flush=True)
+        self.expect(int(after[1]) > 50e6, after)
+        self.expect(re.search("ok +frozen boxes .*to swap", self.m.run("sandpool doctor").replace("\n", " ")), "doctor does not say so")
+        self.equal(self.sandpool("acquire frozen --profile frozen")["source"], "parked", "the box")
+        self.expect("OK" in self.m.run("sandpool exec frozen -- sh -c 'sha256sum -c /workspace/sum; touch /workspace/go'"), "its file")
+        self.m.until("sandpool exec frozen -- cmp /workspace/held /workspace/same")
+        self.m.run("sandpool destroy frozen; swapoff /swap; rm /swap")
 
     def step_rootless(self):
         """a user's own service: exact limits, the out-of-memory outcome, boxes that outlive a restart"""

@@ -63,11 +63,14 @@ class Transport {
   async json(request) {
     const text = await readText(await this.request(request), BODY_MAX, request.signal ?? null);
     if (text === '') return {};
+    let value;
     try {
-      return JSON.parse(text);
+      value = JSON.parse(text);
     } catch {
       throw new ProtocolError('protocol', 'the answer is not JSON');
     }
+    if (value === null || typeof value !== 'object') throw new ProtocolError('protocol', 'the answer is not an object');
+    return value;
   }
 
   /**

@@ -292,7 +292,7 @@ static void weigh(struct capturing *c)
     if (s->parent == 0)
         s->layers = 1;
     else if (c->image != NULL)
-        s->layers = docker_snapshot_layers(json_get(config, "Labels"), c->base);
+        s->layers = docker_snapshot_layers(json_get(config, "Labels"), c->base, NULL);
     if (s->parent == 0 &&
         !docker_image_digest(json_str(json_get(json_root(c->container), "Image")), c->base))
         c->base[0] = '\0';

@@ -37,6 +37,39 @@ static int check_sources(struct work *w, struct err *err)
     return SP_OK;
 }
 
+/* The image of the snapshot that it is made from; false: there is none. */
+static bool put_snapshot(const struct making *m, char ret[static DOCKER_SNAPSHOT_NAME_MAX])
+{
+    const struct backend_extras *x = m->request->extras;
+    uint64_t id;
+
+    ret[0] = '\0';
+    if (x == NULL || x->snapshot == NULL || !str_parse_hex64(x->snapshot, &id))
+        return false;
+    docker_snapshot_name(id, ret);
+    return true;
+}
+
+/* Of the create, and of those that may come after it. */
+static void put_bodies(struct making *m, struct docker_plan *plan)
+{
+    const struct docker *d = m->docker;
+    char snapshot[DOCKER_SNAPSHOT_NAME_MAX];
+
+    if (m->disk_way == DOCKER_DISK_ENGINE && d->storage == DOCKER_STORAGE_UNTRIED) {
+        m->fallback_way = plan->disk = docker_disk_second(d, plan->profile);
+        docker_put_body(plan, &m->fallback);
+    }
+    plan->disk = m->disk_way;
+    docker_put_body(plan, &m->body);
+    if (!m->rebase.is_wanted || !put_snapshot(m, snapshot))
+        return;
+    plan->is_rebased = false;
+    plan->image = snapshot;
+    buf_init(&m->rebase.old_body, DOCKER_BODY_MAX);
+    docker_put_body(plan, &m->rebase.old_body);
+}
+
 static int prepare(struct making *m, const struct docker_image *image, struct err *err)
 {
     const struct backend_create *r = m->request;
@@ -49,6 +82,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                .work_dir = image->work_dir,
                                .image_user = image->user,
                                .image = m->image_name,
+                               .is_rebased = m->rebase.is_wanted,
                                .is_podman = d->is_podman};
     bool is_local = !str_is_empty(d->socket);
     int rc = SP_OK;
@@ -67,7 +101,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                        p->runtime);
     if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
         return err_set(err, SP_CONFIG, "there is no sandpool-agent: set agent.path");
-    if (p->network != CONFIG_NETWORK_NAT && !is_local)
+    if (p->network.mode != CONFIG_NETWORK_NAT && !is_local)
         return err_set(err, SP_CONFIG,
                        "`network: none` and `host` need an engine on this machine, at a Unix "
                        "socket: use `network: nat`");
@@ -79,7 +113,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                             (p->docker.inject == CONFIG_INJECT_AUTO && !is_local));
     if (p->agent == CONFIG_AGENT_INJECT && !m->want_upload)
         plan.agent = d->agent;
-    if (p->network != CONFIG_NETWORK_NAT)
+    if (p->network.mode != CONFIG_NETWORK_NAT)
         rc = docker_relay_new(d, m->box->entry.id, making_taken, m, &m->relay, err);
     if (rc != SP_OK)
         return rc;
@@ -88,12 +122,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
         plan.relay_port = docker_relay_port(m->relay);
         (void) snprintf(m->made.url, sizeof(m->made.url), "http://127.0.0.1:%u", plan.relay_port);
     }
-    if (m->disk_way == DOCKER_DISK_ENGINE && d->storage == DOCKER_STORAGE_UNTRIED) {
-        m->fallback_way = plan.disk = docker_disk_second(p);
-        docker_put_body(&plan, &m->fallback);
-    }
-    plan.disk = m->disk_way;
-    docker_put_body(&plan, &m->body);
+    put_bodies(m, &plan);
     m->disk.disk = p->limits.disk;
     m->disk.has_agent = p->agent == CONFIG_AGENT_INJECT;
     str_copy_cut(m->disk.work_dir, sizeof(m->disk.work_dir), image->work_dir);
@@ -146,6 +175,7 @@ static void on_turn(struct waiter *w)
 static void on_image(struct waiter *w)
 {
     struct making *m = container_of(w, struct making, waiter);
+    char snapshot[DOCKER_SNAPSHOT_NAME_MAX];
     struct err err;
     int rc = docker_image_result(m->pull, &m->image, &err);
 
@@ -155,6 +185,8 @@ static void on_image(struct waiter *w)
         making_finish(m, rc, &err);
         return;
     }
+    if (put_snapshot(m, snapshot))
+        rebase_compare(m, snapshot);
     m->step = MAKING_AT_GATE;
     m->waiter.resume = on_turn;
     if (gate_enter(&m->docker->creates, &m->waiter))
@@ -179,20 +211,22 @@ static void on_patience(struct rt_timer *timer)
     making_finish(m, err.code, &err);
 }
 
-static void want_image(struct making *m, uint64_t deadline_ns)
+void making_want_image(struct making *m)
 {
     struct rt *rt = &m->docker->loop->rt;
-    const struct backend_extras *x = m->request->extras;
+    uint64_t deadline_ns = m->deadline_ns;
     char name[DOCKER_SNAPSHOT_NAME_MAX];
     struct docker_source source;
-    uint64_t snapshot;
 
     docker_source_of(m->request->profile, &source);
-    if (x != NULL && x->snapshot != NULL && str_parse_hex64(x->snapshot, &snapshot)) {
-        docker_snapshot_name(snapshot, name);
+    if (put_snapshot(m, name)) {
+        if (rebase_looks(m, name))
+            return;
+        m->fit.is_wanted = true;
+    }
+    if (m->fit.is_wanted && !m->rebase.is_wanted) {
         str_copy_cut(source.image, sizeof(source.image), name);
         source.pull = CONFIG_PULL_NEVER;
-        m->fit.is_wanted = true;
     }
     str_copy_cut(m->image_name, sizeof(m->image_name), source.image);
     m->step = MAKING_AT_IMAGE;
@@ -219,7 +253,7 @@ static void make(struct making *m)
     str_copy_cut(b->prefix, sizeof(b->prefix), r->profile->docker.container_prefix);
     str_hex64(hex, b->entry.id);
     (void) snprintf(m->name, sizeof(m->name), "%s-%s", b->prefix, hex);
-    want_image(m, m->deadline_ns);
+    making_want_image(m);
 }
 
 /* A box of this id may exist, be made or be removed right now. */

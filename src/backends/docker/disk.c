@@ -1,6 +1,6 @@
 /* disk.c - what a box may write. The engine's storage option limits all of it where the storage driver can: whether it can is
- * known when the first container was asked for with it. Elsewhere sandpool-helper can put a file system of that size
- * below the directories a box works in (docker.disk: places). A mark in a file says that a container runs whose
+ * known when the first container was asked for with it. Elsewhere sandpool-helper puts a file system of that size
+ * below the directories a box works in, where it can. A mark in a file says that a container runs whose
  * directories have no limit yet: after a crash of the daemon such a one is removed. */
 #include <dirent.h>
 #include <errno.h>
@@ -22,12 +22,27 @@ enum docker_disk docker_disk_first(const struct docker *d, const struct config_p
 {
     if (p->limits.disk == 0 || p->docker.disk == CONFIG_DISK_NONE)
         return DOCKER_DISK_NONE;
-    return d->storage == DOCKER_STORAGE_CANNOT ? docker_disk_second(p) : DOCKER_DISK_ENGINE;
+    return d->storage == DOCKER_STORAGE_CANNOT ? docker_disk_second(d, p) : DOCKER_DISK_ENGINE;
 }
 
-enum docker_disk docker_disk_second(const struct config_profile *p)
+enum docker_disk docker_disk_second(const struct docker *d, const struct config_profile *p)
 {
-    return p->docker.disk == CONFIG_DISK_PLACES ? DOCKER_DISK_PLACES : DOCKER_DISK_NONE;
+    if (p->docker.disk == CONFIG_DISK_PLACES)
+        return DOCKER_DISK_PLACES; /* or no box: docker_disk_check() */
+    return p->docker.disk == CONFIG_DISK_AUTO && docker_disk_check(d, p, NULL) == SP_OK
+               ? DOCKER_DISK_PLACES
+               : DOCKER_DISK_NONE;
+}
+
+bool docker_disk_give_up(struct docker *d, const struct config_profile *p, const struct err *why)
+{
+    if (p->docker.disk != CONFIG_DISK_AUTO || d->has_limited_places)
+        return false;
+    d->places_err = *why;
+    d->places_err.code = SP_CONFIG;
+    log_warn("docker.no_disk_limit", LF_STR("engine", d->address),
+             LF_STR("effect", "limits.disk has no effect"), LF_STR("reason", why->msg));
+    return true;
 }
 
 int docker_disk_check(const struct docker *d, const struct config_profile *p, struct err *err)
@@ -38,12 +53,19 @@ int docker_disk_check(const struct docker *d, const struct config_profile *p, st
             "`docker.disk: places` cannot be kept by runtime %.60s: it has a view of files "
             "of its own",
             p->runtime);
+    if (p->agent == CONFIG_AGENT_IMAGE) /* it would go on in what is covered */
+        return err_set(err, SP_CONFIG,
+                       "`docker.disk: places` cannot be kept with `agent: image`: what the image "
+                       "serves has begun before there is a limit");
     if (str_is_empty(d->disk_dir))
         return err_set(err, SP_CONFIG, "`docker.disk: places`: the state directory cannot be used");
     if (docker_mount_check(d, err) != SP_OK)
         return err_set(err, SP_CONFIG,
                        "`docker.disk: places` needs root, sandpool-helper and an engine on this "
                        "machine, at a Unix socket");
+    if (d->places_err.code != SP_OK && p->docker.disk == CONFIG_DISK_AUTO)
+        return err_set(err, SP_CONFIG, "directories cannot be limited here: %.160s",
+                       d->places_err.msg);
     return SP_OK;
 }
 
@@ -57,7 +79,27 @@ const char *docker_disk_limit(struct backend *b, const struct config_profile *p)
         return NULL;
     if (d->storage == DOCKER_STORAGE_CAN)
         return "all";
-    return p->docker.disk == CONFIG_DISK_PLACES ? "places" : "none";
+    return docker_disk_second(d, p) == DOCKER_DISK_PLACES ? "places" : "none";
+}
+
+static void report_places(struct backend_exam *r, const struct docker *d, const char *driver)
+{
+    const struct config_profile automatic = {.docker.disk = CONFIG_DISK_AUTO};
+    struct err err;
+
+    if (docker_disk_check(d, &automatic, &err) == SP_OK)
+        backend_report(
+            r, BACKEND_FINDING_WARN, "disk limits",
+            "storage %.40s cannot limit a container: limits.disk counts for the working "
+            "directory, the home, /tmp and /var/tmp, together; what a box writes elsewhere has no "
+            "limit. Profiles with `docker.disk: none` have none at all",
+            driver);
+    else
+        backend_report(
+            r, BACKEND_FINDING_WARN, "disk limits",
+            "storage %.40s cannot limit a container, so limits.disk has no effect, and a box "
+            "can fill the engine's disk: %.160s",
+            driver, err.msg);
 }
 
 void docker_disk_report(struct backend_exam *r, const struct docker *d, const char *driver)
@@ -69,13 +111,7 @@ void docker_disk_report(struct backend_exam *r, const struct docker *d, const ch
                        "whether storage %.40s can limit a container is known after the first box",
                        driver);
     else
-        backend_report(
-            r, BACKEND_FINDING_WARN, "disk limits",
-            "storage %.40s cannot limit a container: limits.disk has no effect, and a box "
-            "can fill the engine's disk, unless its profile has `docker.disk: places`. Then it "
-            "counts for the working directory, the home, /tmp and /var/tmp; the rest stays "
-            "without a limit",
-            driver);
+        report_places(r, d, driver);
 }
 
 /* --- marks --- */
@@ -150,6 +186,30 @@ void docker_disk_open(struct docker *d, const char *state_dir)
 
 /* --- the helper's plan --- */
 
+/* Parts of a path; none is empty, "." or "..". */
+static bool is_clean(const char *path)
+{
+    while (*path == '/') {
+        size_t len = strcspn(path + 1, "/");
+
+        if (len == 0 || (len <= 2 && strncmp(path + 1, "..", len) == 0))
+            return false;
+        path += 1 + len;
+    }
+    return *path == '\0';
+}
+
+/* As an image says it, which may be nothing, relative, or ends with a slash. False: it cannot be limited by itself. */
+static bool read_work_dir(const char *dir, char ret[static DOCKER_PATH_MAX])
+{
+    size_t len = strlen(dir);
+
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    return len > 1 && strpbrk(dir, ",:\\") == NULL && str_copy_n(ret, DOCKER_PATH_MAX, dir, len) &&
+           is_clean(ret);
+}
+
 void docker_disk_plan(const struct docker *d, const struct docker_mounting *m, struct json_out *j)
 {
     char path[DOCKER_PATH_MAX];
@@ -160,8 +220,8 @@ void docker_disk_plan(const struct docker *d, const struct docker_mounting *m, s
                     (unsigned long long) m->disk);
     json_put_str(j, "disk_template", path);
     json_begin_arr(j, "places");
-    if (strcmp(m->work_dir, "/") != 0 && strpbrk(m->work_dir, ",:\\") == NULL)
-        json_put_str(j, NULL, m->work_dir);
+    if (read_work_dir(m->work_dir, path))
+        json_put_str(j, NULL, path);
     json_put_str(j, NULL, "/tmp");
     json_put_str(j, NULL, "/var/tmp");
     json_end(j);

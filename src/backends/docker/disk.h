@@ -15,8 +15,10 @@ enum docker_disk { DOCKER_DISK_NONE, DOCKER_DISK_ENGINE, DOCKER_DISK_PLACES };
 
 enum docker_disk docker_disk_first(const struct docker *d, const struct config_profile *p);
 /* Where the engine cannot. */
-enum docker_disk docker_disk_second(const struct config_profile *p);
-/* SP_CONFIG: places cannot be limited here. */
+enum docker_disk docker_disk_second(const struct docker *d, const struct config_profile *p);
+/* The first box of a profile that leaves it to us could not be limited: true, if no other one will be tried. */
+bool docker_disk_give_up(struct docker *d, const struct config_profile *p, const struct err *why);
+/* SP_CONFIG: places cannot be limited here. `err` may be NULL. */
 MUST_CHECK int docker_disk_check(const struct docker *d, const struct config_profile *p,
                                  struct err *err);
 const char *docker_disk_limit(struct backend *b, const struct config_profile *p);

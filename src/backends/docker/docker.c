@@ -29,6 +29,7 @@ static bool free_owner(struct closing *c)
     docker_remove_group(d);
     boxes_fini(&d->boxes);
     docker_hoard_fini(d);
+    reclaims_fini(&d->reclaims);
     docker_unclaim(d);
     free(d->old);
     free(d->unfinished);
@@ -67,6 +68,8 @@ static int docker_open(const struct backend_env *env, const struct config_profil
     if (docker_mount_check(d, NULL) != SP_OK)
         d->base.ops = &mountless_ops;
     boxes_init(&d->boxes, &d->closing, env->config->pool.max_boxes);
+    d->reclaims = (struct reclaims){.loop = d->loop, .closing = &d->closing, .helper = d->helper};
+    reclaims_open(&d->reclaims);
     docker_hoard_open(d, env->config, profile->docker.kernel_memory);
     docker_events_start(d);
     *ret = &d->base;
@@ -79,6 +82,7 @@ static void docker_close(struct backend *backend, void (*on_closed)(void *ctx), 
 
     docker_events_stop(d);
     kernel_watch_close(&d->kernel_watch);
+    reclaims_close(&d->reclaims);
     closing_begin(&d->closing, DOCKER_CLOSE_NS, on_closed, ctx);
     docker_images_cancel(d);
 }

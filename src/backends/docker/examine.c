@@ -139,6 +139,8 @@ static void on_info(struct op *op)
     else
         backend_report(r, BACKEND_FINDING_WARN, "mounts", "%.240s", err.msg);
     docker_hoard_report(r, d);
+    if (docker_mount_check(d, NULL) == SP_OK)
+        reclaims_report(r);
     if (str_is_empty(d->socket))
         backend_report(
             r, BACKEND_FINDING_WARN, "network", "over TCP only `network: nat` can be used%s",

@@ -305,6 +305,7 @@ static void on_inspected(struct op *op)
     const struct json *config;
     const char *work_dir;
     const char *user;
+    const char *id;
     struct err err;
     int rc = docker_call_json(&p->call, &doc, &err);
 
@@ -320,9 +321,12 @@ static void on_inspected(struct op *op)
         config = json_get(json_root(doc), "Config");
         work_dir = json_str(json_get(config, "WorkingDir"));
         user = json_str(json_get(config, "User"));
+        id = json_str(json_get(json_root(doc), "Id"));
         str_copy_cut(p->image.work_dir, sizeof(p->image.work_dir),
                      work_dir != NULL ? work_dir : "");
         str_copy_cut(p->image.user, sizeof(p->image.user), user != NULL ? user : "");
+        if (id == NULL || !docker_image_digest(id, p->image.id))
+            p->image.id[0] = '\0';
     }
     (void) json_doc_free(doc);
     end(p, rc, &err);

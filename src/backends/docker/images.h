@@ -16,7 +16,8 @@ struct docker;
 
 struct docker_image {
     char work_dir[DOCKER_PATH_MAX];
-    char user[CONFIG_PATH_MAX + 1]; /* "": root */
+    char user[CONFIG_PATH_MAX + 1];   /* "": root */
+    char id[SNAPSHOT_DIGEST_MAX + 1]; /* "sha256:…"; "": the engine does not say */
 };
 
 /* Which image, and how it is to be had. */
@@ -48,8 +49,10 @@ enum { DOCKER_SNAPSHOT_NAME_MAX = 48 };
 
 /* Of its image. */
 void docker_snapshot_name(uint64_t id, char ret[DOCKER_SNAPSHOT_NAME_MAX]);
-/* Of a snapshot with these labels: how many lie on each other (0: not known), and the image below all of them ("": likewise). */
-uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1]);
+/* Of a snapshot with these labels: how many lie on each other (0: not known), and the image below all of them ("": likewise).
+ * `ret_is_hibernated` may be NULL. */
+uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1],
+                                bool *ret_is_hibernated);
 /* "sha256:..." from what an engine calls an image; false: it is no id. */
 MUST_CHECK bool docker_image_digest(const char *id, char ret[SNAPSHOT_DIGEST_MAX + 1]);
 /* Nobody waits. */

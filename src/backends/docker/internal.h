@@ -26,6 +26,7 @@
 #include "backend/call.h"
 #include "backend/gate.h"
 #include "backend/kernel_watch.h"
+#include "backend/reclaim.h"
 #include "backend/snapshot.h"
 #include "backends/docker/disk.h"
 #include "backends/docker/docker.h"
@@ -198,6 +199,8 @@ struct docker {
     uint64_t *unfinished;           /* boxes of an earlier daemon whose disk may have no limit */
     size_t unfinished_count;
     enum docker_storage storage;
+    bool has_limited_places;      /* of some box */
+    struct err places_err;        /* why none will be tried; code SP_OK: nothing is known */
     char agent[DOCKER_PATH_MAX];  /* "": none */
     char helper[DOCKER_PATH_MAX]; /* sandpool-helper; "": none */
     uint64_t reserve;             /* bytes that have to stay free in the state directory */
@@ -240,6 +243,7 @@ struct docker {
     pthread_mutex_t hoard_lock; /* of the next */
     struct map by_container;    /* boxes that are watched by hoard.c */
     struct kernel_watch kernel_watch;
+    struct reclaims reclaims;
 };
 
 static inline struct docker *docker_of(struct backend *b)
@@ -279,6 +283,7 @@ struct docker_plan {
     unsigned relay_port;
     const char *agent; /* file to mount; NULL: it is uploaded */
     const char *image;
+    bool is_rebased; /* what it has of a snapshot is its own: it does not lie on it */
     bool is_podman;
     enum docker_disk disk;
 };

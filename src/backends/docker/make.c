@@ -21,6 +21,7 @@ static void free_making(struct making *m)
     buf_fini(&m->body);
     buf_fini(&m->fallback);
     docker_mount_fini(&m->disk);
+    rebase_fini(m);
     free(m);
 }
 
@@ -119,12 +120,24 @@ void making_died(struct docker_box *b UNUSED, void *ctx)
         (void) making_is_over(m); /* else the end of the call sees it */
 }
 
+/* Not a box of a snapshot, whose owner may have chosen what fails: its directories are limited, or there is no such box. */
+static bool is_unlimited(const struct making *m, const struct op *op)
+{
+    if (m->request == NULL || m->fit.is_wanted)
+        return false;
+    if (op->result == SP_INVALID_FIELD) /* its image has no such directories */
+        return m->request->profile->docker.disk == CONFIG_DISK_AUTO;
+    return op->result == SP_UNSUPPORTED &&
+           docker_disk_give_up(m->docker, m->request->profile, &op->err);
+}
+
 static void on_disk(struct op *op)
 {
     struct making *m = container_of(op, struct making, disk.op);
 
     FAULT_POINT("places.after_limit");
-    if (op->result != SP_OK) {
+    m->docker->has_limited_places |= op->result == SP_OK;
+    if (op->result != SP_OK && !is_unlimited(m, op)) {
         making_undo(m, op->result == ERR_BOX_DEAD ? SP_BACKEND_FAILED : op->result, &op->err);
         return;
     }
@@ -308,7 +321,7 @@ static void upload(struct making *m)
 
 void making_go_on(struct making *m)
 {
-    if (making_is_over(m) || making_looks(m))
+    if (making_is_over(m) || making_rebases(m) || making_looks(m))
         return;
     if (m->want_upload)
         upload(m);
@@ -330,6 +343,14 @@ static void on_old_removed(struct op *op)
         making_create(m);
 }
 
+void making_again(struct making *m, const char *container)
+{
+    docker_call_init(m->docker, &m->call, "DELETE");
+    buf_printf(&m->call.path, "/containers/%s?force=1&v=1", container);
+    m->box->container[0] = '\0'; /* that it ends is not the end of this one */
+    docker_call_start(&m->call, RT_NEVER, on_old_removed);
+}
+
 /* A container of ours with this name that does not run: from this create, whose answer was lost, or
  * from one whose daemon died. */
 static void take_found(struct making *m, const struct docker_found *f)
@@ -339,10 +360,7 @@ static void take_found(struct making *m, const struct docker_found *f)
         making_go_on(m);
         return;
     }
-    m->box->container[0] = '\0'; /* that it ends is not the end of this one */
-    docker_call_init(m->docker, &m->call, "DELETE");
-    buf_printf(&m->call.path, "/containers/%s?force=1&v=1", f->box.ref);
-    docker_call_start(&m->call, RT_NEVER, on_old_removed);
+    making_again(m, f->box.ref);
 }
 
 static void on_found(struct op *op)
@@ -420,7 +438,7 @@ static void note_storage(struct making *m)
         d->storage = DOCKER_STORAGE_CANNOT;
         log_warn("docker.no_disk_limit", LF_STR("engine", d->address),
                  LF_STR("effect", m->disk_way == DOCKER_DISK_PLACES
-                                      ? "limits.disk counts for docker.disk: places only"
+                                      ? "limits.disk counts for some directories only"
                                       : "limits.disk has no effect"));
     } else if (m->disk_way == DOCKER_DISK_ENGINE) {
         d->storage = DOCKER_STORAGE_CAN;
@@ -455,6 +473,7 @@ static void on_created(struct op *op)
     if (m->call.http.status == 400 && m->has_extras) /* the profile's own part was made before */
         rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
+        rc = making_explain(m, rc, &err);
         making_undo(m, rc == ERR_TAKEN || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
         return;
     }

@@ -24,12 +24,28 @@ enum making_step {
     MAKING_STEP_COUNT
 };
 
-/* What the engine will read of a snapshot (fit.c). */
+/* What the engine and its runtime will open of a snapshot (fit.c). */
 struct docker_fit {
-    bool is_wanted;             /* it is made of one */
-    unsigned at;                /* of the files */
-    unsigned links;             /* that were followed to it */
+    bool is_wanted; /* it is made of one */
+    unsigned at;    /* of the files, then of the directories on the way to where it begins */
+    unsigned links; /* that were followed to it */
     char path[DOCKER_PATH_MAX]; /* where the last one leads; empty: none does */
+    char dir[DOCKER_PATH_MAX];  /* that is looked at; empty: a file is */
+};
+
+/* A hibernated sandbox that comes back on another image (rebase.c). */
+struct docker_rebase {
+    bool is_looked; /* it is known whether it may have to be, */
+    bool is_wanted; /* and it has */
+    bool is_done;
+    uint64_t layers; /* that the snapshot has above its image, as its record says */
+    char base[SNAPSHOT_DIGEST_MAX + 1]; /* that image */
+    struct json_doc *snapshot;          /* as the engine shows it */
+    char to[DOCKER_PATH_MAX];           /* the container's own layer */
+    struct buf old_body;                /* of the create on the old image */
+    struct buf plan;
+    struct child child;
+    const char *argv[3];
 };
 
 /* `priv` of the request, which may leave before this ends. */
@@ -53,6 +69,7 @@ struct making {
     struct buf fallback; /* the same without the engine's limit of the disk; empty: there is none */
     struct docker_mounting disk;
     struct docker_fit fit;
+    struct docker_rebase rebase;
     enum docker_disk disk_way;
     struct err err;       /* why it is being undone */
     struct err relay_err; /* why the agent cannot have its channel; code SP_OK: nothing is known */
@@ -84,6 +101,18 @@ void making_go_on(struct making *m);
 void making_undo(struct making *m, int rc, const struct err *err);
 /* Asks what the files are that the engine will open; then making_go_on(). False: there is nothing to ask (any more). */
 bool making_looks(struct making *m);
+/* The image it is made of is asked for; all that follows. */
+void making_want_image(struct making *m);
+/* Removes this container of an earlier try, and makes a new one. */
+void making_again(struct making *m, const char *container);
+/* It comes of a snapshot with this name, and it has to be found out whether on another image: making_want_image() follows. False:
+ * it has not. */
+bool rebase_looks(struct making *m, const char *snapshot);
+/* The profile's image is known: where that is the snapshot's, the box is made of the snapshot as usual. */
+void rebase_compare(struct making *m, const char *snapshot);
+/* Fills a container that has been made of another image; then making_go_on(). False: there is nothing to fill (any more). */
+bool making_rebases(struct making *m);
+void rebase_fini(struct making *m);
 /* The code for a container that the engine does not start: SP_INVALID_FIELD where the files of its snapshot are the reason. */
 int making_explain(const struct making *m, int rc, struct err *err);
 /* A box that exists already: where is it? */

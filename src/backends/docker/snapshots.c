@@ -95,11 +95,14 @@ static bool read_record(const struct json *image, struct snapshot *ret)
            docker_image_digest(id, ret->digest);
 }
 
-uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1])
+uint64_t docker_snapshot_layers(const struct json *labels, char ret_base[SNAPSHOT_DIGEST_MAX + 1],
+                                bool *ret_is_hibernated)
 {
     struct snapshot *s = xcalloc(1, sizeof(*s));
     uint64_t layers = read_labels(labels, s, ret_base) ? s->layers : 0;
 
+    if (ret_is_hibernated != NULL)
+        *ret_is_hibernated = layers > 0 && s->is_hibernated;
     free(s);
     return layers;
 }

@@ -123,6 +123,8 @@ static void report_machine(struct backend_exam *r, const struct oci *o)
     report_fragments(r);
     kernel_watch_report(&o->kernel_watch, r, "oci.kernel_memory",
                         o->has_cgroups ? NULL : "without control groups nobody counts them");
+    if (o->has_cgroups)
+        reclaims_report(r);
     if (str_is_empty(o->allow))
         backend_report(r, BACKEND_FINDING_OK, "mounts", "none allowed (mounts.allow is empty)");
     else
@@ -213,6 +215,12 @@ static void report_nat(struct backend_exam *r, const struct oci *o)
     else
         backend_report(r, BACKEND_FINDING_OK, "network nat", "%.200s",
                        !str_is_empty(o->slirp) ? o->slirp : o->pasta);
+    if (str_is_empty(o->nft) || str_is_empty(o->slirp))
+        backend_report(r, BACKEND_FINDING_WARN, "network.allow",
+                       "%s is not installed (install the package %s): profiles with "
+                       "`network.allow` cannot be used",
+                       str_is_empty(o->nft) ? "nft" : "slirp4netns",
+                       str_is_empty(o->nft) ? "nftables" : "slirp4netns");
 }
 
 static void report_all(struct examining *x)

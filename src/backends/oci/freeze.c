@@ -1,4 +1,5 @@
-/* freeze.c - a box stands still, or goes on: its control group is written by sandpool-helper. */
+/* freeze.c - a box stands still, or goes on: its control group is written by sandpool-helper. One that is parked then gives its
+ * memory back. */
 #include <stdlib.h>
 
 #include "backends/oci/internal.h"
@@ -32,6 +33,22 @@ struct freezing {
     struct backend_freeze *request;
 };
 
+static void reclaim(struct oci *o, uint64_t box_id)
+{
+    char cgroup[OCI_GROUP_MAX];
+    struct json_out j;
+    struct buf plan;
+
+    oci_cgroup(o, box_id, cgroup, sizeof(cgroup));
+    buf_init(&plan, OCI_GROUP_MAX + 256);
+    json_out_init(&j);
+    json_begin_obj(&j, NULL);
+    json_put_str(&j, "cgroup", cgroup);
+    json_end(&j);
+    json_out_finish(&j, &plan);
+    reclaims_add(&o->reclaims, box_id, &plan);
+}
+
 static void on_frozen(struct op *op)
 {
     struct freezing *f = container_of(op, struct freezing, helper.op);
@@ -44,6 +61,8 @@ static void on_frozen(struct op *op)
         rc = err_set(&err, SP_UNSUPPORTED, "the box has no control group that can be frozen");
     if (rc != SP_OK && f->helper.exit_code == HELPER_EXIT_INVALID)
         rc = err_set(&err, ERR_BOX_DEAD, "the box does not run");
+    if (rc == SP_OK && r->is_frozen && r->is_unused)
+        reclaim(o, r->box.labels.box_id);
     r->priv = NULL;
     oci_helper_fini(&f->helper);
     closing_finish(&o->closing, &r->op, rc, &err);

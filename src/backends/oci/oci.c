@@ -14,6 +14,7 @@
 static void free_tables(struct oci *o)
 {
     oci_snapshots_close(o);
+    reclaims_fini(&o->reclaims);
     boxes_fini(&o->boxes);
     free(o->id_used);
     free(o->id_lived);
@@ -60,6 +61,8 @@ static int oci_open(const struct backend_env *env, const struct config_profile *
     list_init(&o->record_writes);
     list_init(&o->pulls);
     boxes_init(&o->boxes, &o->closing, env->config->pool.max_boxes);
+    o->reclaims = (struct reclaims){.loop = o->loop, .closing = &o->closing, .helper = o->helper};
+    reclaims_open(&o->reclaims);
     o->snapshots.reserve = env->config->store.min_free;
     rc = oci_setup(o, env, err);
     if (rc == SP_OK)
@@ -90,6 +93,7 @@ static void oci_close(struct backend *backend, void (*on_closed)(void *ctx), voi
     struct oci *o = oci_of(backend);
 
     kernel_watch_close(&o->kernel_watch);
+    reclaims_close(&o->reclaims);
     o->closing.on_limit = on_limit;
     closing_begin(&o->closing, CLOSE_GRACE_NS, on_closed, ctx);
     oci_pulls_cancel(o);

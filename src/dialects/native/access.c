@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "engine/hibernate.h"
+#include "front/browser.h"
 
 bool api_identify(struct http_exchange *ex, struct api_caller *ret)
 {
@@ -154,10 +155,14 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 {
     struct api_caller caller;
     bool is_known = api_identify(ex, &caller);
+    bool is_relayed = (route->flags & HTTP_ANY) != 0;
     int r;
 
     if (is_known)
         prove(ex, &caller);
+    if (!http_peer(ex)->is_tcp && ((route->flags & HTTP_OPEN) == 0 || is_relayed) &&
+        front_check_browser(ex, engine_config(api_of(ex)->engine), is_relayed, err) != SP_OK)
+        return err->code;
     if (route->flags & HTTP_OPEN)
         return SP_OK;
     if (!is_known)

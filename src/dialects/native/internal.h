@@ -160,6 +160,8 @@ void api_snapshot_list(struct http_exchange *ex);
 void api_snapshot_get(struct http_exchange *ex);
 void api_snapshot_delete(struct http_exchange *ex);
 
+/* pool.c: the pool, into the object that is open. */
+void api_put_pool(struct json_out *o, struct api *api, const struct api_caller *caller);
 /* health.c: members "ready", "cause" and "reason" of a pool profile; whether it is ready. */
 bool api_put_ready(struct json_out *o, struct api *api, unsigned profile, bool is_operator);
 /* pool.c: how a pool profile is doing, into the object that is open. */
@@ -188,6 +190,9 @@ void api_destroy(struct http_exchange *ex);
 void api_get(struct http_exchange *ex);
 void api_list(struct http_exchange *ex);
 void api_pool(struct http_exchange *ex);
+void api_pool_live(struct http_exchange *ex);
+void api_pool_history(struct http_exchange *ex);
+void api_ui(struct http_exchange *ex);
 void api_profiles(struct http_exchange *ex);
 void api_profile(struct http_exchange *ex);
 void api_quote(struct http_exchange *ex);

@@ -72,7 +72,6 @@ static void put_store(struct json_out *o, struct api *api, bool is_up, bool is_o
     struct store_stats stats;
 
     engine_get_store_stats(api->engine, &stats);
-    engine_forget_slowest(api->engine);
     json_begin_obj(o, "store");
     json_put_str(o, "state", is_up ? "up" : "down");
     api_put_reason(o, "trouble", engine_store_trouble(api->engine), is_operator);
@@ -136,41 +135,48 @@ static void put_counters(struct json_out *o, const struct pool_stats *stats)
     json_end(o);
 }
 
+void api_put_pool(struct json_out *o, struct api *api, const struct api_caller *caller)
+{
+    const char *trouble = engine_backend_trouble(api->engine);
+    struct pool_stats stats;
+
+    rt_refresh(engine_rt(api->engine));
+    pool_get_stats(engine_pool(api->engine), &stats);
+    json_put_str(o, "instance", engine_instance(api->engine));
+    api_put_mode(o, stats.mode, stats.mode_text);
+    put_store(o, api, stats.is_store_up, caller->is_operator);
+    put_disk(o, api, caller);
+    api_put_reason(o, "backend_trouble", trouble, caller->is_operator);
+    json_put_u64(o, "max_boxes", stats.max_boxes);
+    json_put_u64(o, "total", stats.total);
+    json_begin_obj(o, "by_state");
+    api_put_counts(o, stats.by_state);
+    json_end(o);
+    json_put_u64(o, "hibernated", engine_hibernated_count(api->engine));
+    json_put_u64(o, "waiting", stats.waiting);
+    json_put_u64(o, "max_waiters", stats.max_waiters);
+    put_counters(o, &stats);
+    json_begin_arr(o, "profiles");
+    for (unsigned i = 0; i < stats.profile_count; i++) {
+        json_begin_obj(o, NULL);
+        api_put_profile_state(o, api, i, caller->is_operator);
+        json_end(o);
+    }
+    json_end(o);
+}
+
 void api_pool(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
-    const char *trouble = engine_backend_trouble(api->engine);
     struct api_caller caller;
-    struct pool_stats stats;
     struct json_out o;
 
     (void) api_identify(ex, &caller); /* always set: the guard has accepted the caller */
-    rt_refresh(engine_rt(api->engine));
-    pool_get_stats(engine_pool(api->engine), &stats);
     json_out_init(&o);
     json_begin_obj(&o, NULL);
-    json_put_str(&o, "instance", engine_instance(api->engine));
-    api_put_mode(&o, stats.mode, stats.mode_text);
-    put_store(&o, api, stats.is_store_up, caller.is_operator);
-    put_disk(&o, api, &caller);
-    api_put_reason(&o, "backend_trouble", trouble, caller.is_operator);
-    json_put_u64(&o, "max_boxes", stats.max_boxes);
-    json_put_u64(&o, "total", stats.total);
-    json_begin_obj(&o, "by_state");
-    api_put_counts(&o, stats.by_state);
+    api_put_pool(&o, api, &caller);
     json_end(&o);
-    json_put_u64(&o, "hibernated", engine_hibernated_count(api->engine));
-    json_put_u64(&o, "waiting", stats.waiting);
-    json_put_u64(&o, "max_waiters", stats.max_waiters);
-    put_counters(&o, &stats);
-    json_begin_arr(&o, "profiles");
-    for (unsigned i = 0; i < stats.profile_count; i++) {
-        json_begin_obj(&o, NULL);
-        api_put_profile_state(&o, api, i, caller.is_operator);
-        json_end(&o);
-    }
-    json_end(&o);
-    json_end(&o);
+    engine_forget_slowest(api->engine); /* it has been shown to who asked for it */
     http_reply_json(ex, 200, &o);
 }
 

@@ -1,6 +1,7 @@
 /* routes.c - the table of the native API, with who may call what (see access.c): HTTP_OPERATOR needs the scope `operate`, others
  * `use`; HTTP_LOOK is enough for `read`; HTTP_OPEN needs nothing. */
 #include "dialects/native/internal.h"
+#include "ui/ui.h"
 
 #define SANDBOX "/v1/sandboxes/{id}/"
 /* To the agent of the box, which knows the rest. */
@@ -80,6 +81,10 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_GET, "/v1/waiting", api_waiting, HTTP_LOOK | HTTP_BOUND, 0,
      "what an acquire waits for"},
     {HTTP_METHOD_GET, "/v1/pool", api_pool, HTTP_LOOK | HTTP_BOUND, 0, "state of the pool"},
+    {HTTP_METHOD_GET, "/v1/pool/live", api_pool_live, HTTP_QUIET | HTTP_LOOK | HTTP_BOUND, 0,
+     "state of the pool, again and again"},
+    {HTTP_METHOD_GET, "/v1/pool/history", api_pool_history, HTTP_QUIET | HTTP_LOOK | HTTP_BOUND, 0,
+     "the last hour of the pool"},
     {HTTP_METHOD_POST, "/v1/pool/pause", api_pause, HTTP_OPERATOR, 0, "stop new leases"},
     {HTTP_METHOD_POST, "/v1/pool/resume", api_resume, HTTP_OPERATOR, 0, "serve again"},
     {HTTP_METHOD_POST, "/v1/pool/drain", api_drain, HTTP_OPERATOR, 0, "refuse new leases"},
@@ -96,6 +101,8 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_GET, "/s/*", api_pass, HTTP_STREAM | HTTP_ANY | HTTP_OPEN, 0,
      "proxy to a sandbox"},
     {HTTP_METHOD_GET, "/metrics", api_metrics, HTTP_LOOK, 0, "numbers for Prometheus"},
+    {HTTP_METHOD_GET, UI_ROOT, api_ui, HTTP_OPEN | HTTP_QUIET, 0, "the web page"},
+    {HTTP_METHOD_GET, UI_ROOT "/*", api_ui, HTTP_OPEN | HTTP_QUIET, 0, "its files"},
     {HTTP_METHOD_GET, "/healthz", api_healthz, HTTP_OPEN, 0, "the process is alive"},
     {HTTP_METHOD_GET, "/readyz", api_readyz, HTTP_OPEN, 0, "acquires can succeed"},
     {.pattern = NULL},

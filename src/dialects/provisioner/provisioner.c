@@ -77,6 +77,9 @@ void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_aft
     buf_init(&shown, 2 * DETAIL_MAX);
     if (status >= 500)
         hide_paths(&shown, text, strlen(text));
+    if (status >= 500 &&
+        strcmp(buf_str(&shown), text) != 0) /* whoever runs the daemon needs the paths */
+        log_warn("provisioner.failed", LF_STR("reason", text));
     put_detail(&out, status >= 500 ? buf_str(&shown) : text);
     buf_fini(&shown);
     http_reply(ex, status, json_type, buf_str(&out), out.len);

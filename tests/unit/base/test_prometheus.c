@@ -1,4 +1,5 @@
 /* The text format of Prometheus: labels with any text, histograms that add up, exact seconds. */
+#include <math.h>
 #include <string.h>
 
 #include "base/prometheus.h"
@@ -60,12 +61,29 @@ static void test_a_histogram_adds_up(void **state)
     buf_fini(&out);
 }
 
+static void test_quantiles(void **state)
+{
+    struct histogram h = {.sum_ns = 0};
+
+    (void) state;
+    assert_true(histogram_quantile_of(&h, 0.5) < 0); /* of nothing */
+    for (unsigned i = 0; i < 100; i++)
+        histogram_add(&h, i < 50 ? 60000 : 2000000); /* between 50 and 100 us, and 1 and 2.5 ms */
+    assert_int_equal(histogram_count(&h), 100);
+    assert_int_equal((int) (histogram_quantile_of(&h, 0.25) * 1e6 + 0.5), 75);
+    assert_int_equal((int) (histogram_quantile_of(&h, 0.5) * 1e6 + 0.5), 100);
+    assert_int_equal((int) (histogram_quantile_of(&h, 0.75) * 1e6 + 0.5), 1750);
+    histogram_add(&h, UINT64_C(60000000001));
+    assert_true(isinf(histogram_quantile_of(&h, 1)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_labels_are_escaped),
         cmocka_unit_test(test_seconds_are_exact),
         cmocka_unit_test(test_a_histogram_adds_up),
+        cmocka_unit_test(test_quantiles),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,8 +117,33 @@ static void headers(void **state)
         assert_true(proxy_passes_request(passed[i]));
         assert_true(proxy_passes_answer(passed[i]));
     }
+    assert_false(
+        proxy_passes_answer("service-worker-allowed")); /* it would be for other boxes, too */
+    assert_true(proxy_passes_request("Service-Worker"));
     assert_false(proxy_passes_answer(""));
     assert_false(proxy_passes_answer("a b"));
+}
+
+/* A browser's token is for the daemon alone. */
+static void protocols(void **state)
+{
+    static const char *const rows[][2] = {
+        {"sandpool.v1, sandpool.bearer.YWJj", "sandpool.v1"},
+        {"sandpool.bearer.YWJj,chat , superchat", "chat, superchat"},
+        {"sandpool.bearer.YWJj", ""},
+        {"\tsandpool.bearer.YWJj\t, sandpool.bearer.,sandpool.bearer", "sandpool.bearer"},
+        {"", ""},
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf out;
+
+        buf_init(&out, 256);
+        proxy_put_protocols(&out, rows[i][0]);
+        assert_string_equal(buf_str(&out), rows[i][1]);
+        buf_fini(&out);
+    }
 }
 
 static void lists(void **state)
@@ -153,7 +178,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses), cmocka_unit_test(longest_id), cmocka_unit_test(urls),
-        cmocka_unit_test(headers),   cmocka_unit_test(lists),      cmocka_unit_test(lines),
+        cmocka_unit_test(headers),   cmocka_unit_test(protocols),  cmocka_unit_test(lists),
+        cmocka_unit_test(lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,17 @@ class Plans(HelperTest):
         path = str(self.state / "boxes" / "none")
         for cgroup in ("/", "/system.slice/x", "/sandpool-x", "/sandpool-x/..", "/other/sandpool-x/y", "sandpool-x/y"):
             self.bad("remove", {"dir": path, "cgroup": cgroup})
+            self.assertIn("'cgroup'", self.bad("reclaim", {"cgroup": cgroup}))
+
+    def test_memory_of_others(self):
+        """A process is that of the container it is said to be, or nothing is done."""
+        for key, bad in (("container", ["x" * 64, "ab", 1]), ("pid", [None, 1, -1, "2"])):
+            for value in bad:
+                self.assertIn(f"'{key}'", self.bad("reclaim", {"container": "ab" * 32, "pid": 2, key: value}), (key, value))
+        self.assertIn("'cgroup' or 'container' is missing", self.bad("reclaim", {}))
+        for plan in ({"container": "ab" * 32, "pid": os.getpid()}, {"cgroup": "/sandpool-nobody/none"}):
+            done = self.run_helper("reclaim", plan)
+            self.assertEqual((done.returncode, done.stderr), (7, "the box has no control group whose memory can be asked for\n"))
 
     def test_options(self):
         for args, status in ((["--version"], 0), (["--help"], 0), ([], 2), (["fly"], 2), (["run", "x"], 2)):
