@@ -68,6 +68,7 @@ static void put_bodies(struct making *m, struct docker_plan *plan)
     plan->image = snapshot;
     buf_init(&m->rebase.old_body, DOCKER_BODY_MAX);
     docker_put_body(plan, &m->rebase.old_body);
+    plan->image = m->image_name; /* the name of the snapshot goes */
 }
 
 static int prepare(struct making *m, const struct docker_image *image, struct err *err)
