@@ -2,8 +2,8 @@
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
 
-#include "daemon/daemon.h"
 #include "daemon/certificate.h"
+#include "daemon/daemon.h"
 #include "daemon/listeners.h"
 #include "daemon/rest.h"
 #include "daemon/servers.h"
@@ -22,7 +22,7 @@ struct daemon {
     struct httpc *http_client;
     struct listeners listeners;
     struct servers servers;
-    struct tls *tls; /* of their TCP listeners; NULL: none */
+    struct tls *tls;                 /* of their TCP listeners; NULL: none */
     struct provisioner *provisioner; /* NULL: not enabled */
     struct engine *engine;
     struct api api;
