@@ -116,7 +116,6 @@ export class Charts {
     const points = pointsOf(this.data);
     const scale = { slots: STEPS / TOGETHER, stepS: step_s * TOGETHER };
     const column = (f) => points.map(([from, to]) => f(from, to));
-    if (points.length === 0) return;
     this.boxes.show(states.map((state) => column((from, to) => boxes[state][to - 1])), scale);
     this.hits.show([column((from, to) => hitRate(acquires, from, to))], scale);
     this.times.show([column((from, to) => slowest(acquires, "p99_ms", from, to)), column((from, to) => usual(acquires, from, to))], scale);
