@@ -307,7 +307,7 @@ const struct cli_command cli_commands[] = {
     {"port-forward", "ID PORT...", 2, CLI_OPERANDS_MAX, "ID",
      "reach ports of a sandbox on this machine",
      "PORT is a port in the box, HERE:PORT another one here, :PORT any free one. It listens on\n"
-     "127.0.0.1 until it is interrupted.",
+     "127.0.0.1 until it is interrupted, for every user of this machine.",
      no_options,
      "sandpool port-forward thread-1 8000\nsandpool port-forward thread-1 9000:80 :5432\n",
      cmd_port_forward},

@@ -44,6 +44,26 @@ async function seesThePool(page) {
   assert.equal(await page.run(() => document.querySelectorAll("svg.chart").length), 4);
 }
 
+/* The charts end with what the daemon has of its last step. */
+async function seesTheHour(page) {
+  const now = (n) => [...document.querySelectorAll("svg.chart")][n].ariaLabel;
+  const last = (column) => column.at(-1) ?? "-";
+  await until("a step has ended", async () => (await api("/v1/pool/history")).steps > 2);
+  await agree(
+    async () => (await page.run(now, 0)).replace(/, starting.*/, ""),
+    async () => {
+      const { boxes } = await api("/v1/pool/history");
+      return `Boxes, now: leased ${last(boxes.leased)}, blank ${last(boxes.blank)}, parked ${last(boxes.parked)}`;
+    },
+  );
+  assert.match(await page.run(now, 1), /^Hit rate, now: /);
+  assert(await page.run(() => document.querySelector("path.area").getAttribute("d").startsWith("M")));
+  await page.run(() => document.querySelector("svg.chart").focus());
+  await page.press("ArrowLeft");
+  await page.press("ArrowLeft");
+  await page.until(() => !document.querySelector("svg.chart").ariaLabel.includes("now") || document.querySelector(".cursor").getAttribute("visibility") === "visible");
+}
+
 /* A change elsewhere is seen without being asked for. */
 async function seesChanges(page) {
   await api("/v1/acquire", { method: "POST", body: { thread_id: "seen-live" } });
@@ -199,6 +219,7 @@ try {
   await page.size(1280, 900);
   await login(page, tokens.boss);
   await seesThePool(page);
+  await seesTheHour(page);
   await seesChanges(page);
   await pausesAProfile(page);
   await isNamed(page);

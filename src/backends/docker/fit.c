@@ -38,6 +38,7 @@ static const char *kind_of(uint64_t mode)
 
 static const char *looked_at(const struct making *m)
 {
+    assert(!str_is_empty(m->fit.dir) || m->fit.at < ARRAY_LEN(files));
     return str_is_empty(m->fit.dir) ? files[m->fit.at] : m->fit.dir;
 }
 

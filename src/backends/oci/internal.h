@@ -13,7 +13,7 @@
  *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold
- *   stats.c    what a box has used */
+ *   stats.c    what a box has used               network.c  what a network needs */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -133,7 +133,7 @@ MUST_CHECK int oci_record_write(int dir_fd, const struct oci_record *r, struct e
 /* --- what is there (scan.c), on any thread --- */
 
 /* Processes outside a box without which it is of no use. */
-enum oci_beside { OCI_BESIDE_NETWORK, OCI_BESIDE_GUARD, OCI_BESIDE_COUNT };
+enum oci_beside { OCI_BESIDE_NETWORK, OCI_BESIDE_RESOLVER, OCI_BESIDE_GUARD, OCI_BESIDE_COUNT };
 
 struct oci_found {
     uint64_t id;
@@ -309,6 +309,7 @@ struct oci {
     unsigned extra_bind_count;
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
     char pasta[OCI_PATH_MAX]; /* likewise */
+    char nft[OCI_PATH_MAX];   /* likewise */
 
     bool is_name_taken;   /* another daemon has the instance's name: reported */
     size_t foreign_count; /* boxes of another instance in our directory, at the last look */
@@ -361,6 +362,9 @@ uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids);
 void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap);
 /* The control group, from the root of its hierarchy. */
 void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap);
+
+/* network.c: what is not there, as a sentence; NULL: nothing. */
+const char *oci_network_missing(const struct oci *o, const struct config_profile *p);
 
 /* create.c */
 /* With this runtime whatever the profile says, as a box that belongs to nobody. */

@@ -172,6 +172,7 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     look_once(fd, ret);
     if (ret->is_running) {
         look_beside(fd, "net.pid", ret, OCI_BESIDE_NETWORK);
+        look_beside(fd, "resolver.pid", ret, OCI_BESIDE_RESOLVER);
         look_beside(fd, "guard.pid", ret, OCI_BESIDE_GUARD);
     }
     ret->has_remains = has_remains(fd, ret);

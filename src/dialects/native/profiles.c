@@ -61,7 +61,8 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
         json_put_str(o, "warm_up", or_null(c->warm_up.command));
     }
     json_put_str(o, "user", c->user);
-    json_put_str(o, "network", config_network_name(c->network));
+    json_put_str(o, "network", config_network_name(c->network.mode));
+    json_put_words(o, "network_allow", config_egress(c)); /* null: whatever this machine reaches */
     put_limits(o, c);
     put_mounts(o, c, is_operator);
     put_names(o, "env", &c->env);

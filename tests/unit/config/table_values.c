@@ -47,6 +47,7 @@ static const struct {
     {"profiles.*.create.backoff_max_ms", "30001"},
     {"profiles.*.image", "'docker://a \"b\" # $$c'"},
     {"profiles.*.snapshot", "0123456789abcdef"},
+    {"profiles.*.network.allow", "[example.com, '*.example.org', 192.0.2.0/24]"},
     {"profiles.*.labels", "{gpu: none, 'a/b': ''}"},
     {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
 };
@@ -97,6 +98,8 @@ const char *backend_of(const struct config_key *k)
 
 const char *section_rest(const struct config_key *k)
 {
+    if (strcmp(k->path, "profiles.*.network.allow") == 0)
+        return ", mode: nat";
     if (strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0)
         return ", tokens: {bob: 0123456789abcdef}";
     if (strncmp(k->path, "profiles.*.remote.", 18) == 0 &&

@@ -47,7 +47,7 @@ static void test_nothing(void **state)
         assert_string_equal(c->profiles[0].backend, "oci");
         assert_string_equal(c->profiles[0].rootfs, "host");
         assert_string_equal(c->profiles[0].user, "user");
-        assert_int_equal(c->profiles[0].network, CONFIG_NETWORK_NONE);
+        assert_int_equal(c->profiles[0].network.mode, CONFIG_NETWORK_NONE);
         assert_int_equal(c->profiles[0].limits.cpus, 1000);
         assert_string_equal(c->mounts.allow, "");
         c = config_free(c);
