@@ -170,6 +170,11 @@ static const struct cli_option release_options[] = {
     END_OPTIONS,
 };
 
+static const struct cli_option network_options[] = {
+    {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
+    END_OPTIONS,
+};
+
 static const struct cli_option renew_options[] = {
     {"user", 'u', CLI_TEXT, "USER", "ID is a thread of this user", NULL},
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
@@ -340,6 +345,13 @@ const struct cli_command cli_commands[] = {
      "sandpool release thread-1                    # by its thread: keep it for that thread\n"
      "sandpool release fe0dc8182dec7b77 --destroy  # by its id: it is not needed again\n",
      cmd_release},
+    {"network", "ID [ENTRY...]", 1, CLI_OPERANDS_MAX, "ID", "change what a sandbox may reach",
+     "Names, all names below one (*.example.com), IPv4 networks; without any it reaches nothing. Only where the profile "
+     "has network.allow, and within that.",
+     network_options,
+     "sandpool network fe0dc8182dec7b77 pypi.org files.pythonhosted.org\n"
+     "sandpool network thread-1                    # nothing any more\n",
+     cmd_network},
     {"renew", "ID", 1, 1, "ID", "extend a lease", NULL, renew_options,
      "sandpool renew fe0dc8182dec7b77 --ttl 2h\n", cmd_renew},
     {"get", "ID", 1, 1, "ID", "show one sandbox", NULL, get_options,

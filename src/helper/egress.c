@@ -3,11 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_conntrack.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +20,7 @@
 #include "helper/cgroup.h"
 #include "helper/egress_link.h"
 #include "helper/egress_rules.h"
+#include "helper/netlink.h"
 #include "helper/proc.h"
 
 #define RULES_MAX (64U * 1024) /* fits into a pipe */
@@ -170,6 +176,38 @@ void egress_close(struct egress *e)
 
 /* --- another list --- */
 
+/* So that what is open is looked at again: what is allowed still goes on, the rest ends. */
+static int forget_connections(const struct egress *e, struct err *err)
+{
+    const struct nfgenmsg all = {.nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0};
+    static struct netlink n; /* large */
+    pid_t self = getpid();
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return err_sys(err, SP_IO, errno, "fork");
+    if (pid == 0) {
+        proc_die_with(self);
+        netlink_init(&n, enter(e) ? netlink_open(NETLINK_NETFILTER) : -1);
+        netlink_begin(&n, NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE, NLM_F_ACK, &all,
+                      sizeof(all));
+        _exit(n.fd >= 0 ? netlink_send(&n) : errno);
+    }
+    return proc_await(pid, "end the open connections of the box", err);
+}
+
+static int note_list(const struct plan *p, const struct box_dir *d, struct err *err)
+{
+    static const char temporary[] = RESOLVER_LIST ".new";
+    int rc;
+
+    (void) unlinkat(d->fd, temporary, 0); /* of one that was stopped */
+    rc = box_dir_write(d, temporary, p->egress, err);
+    if (rc == SP_OK && renameat(d->fd, temporary, d->fd, RESOLVER_LIST) != 0)
+        rc = err_sys(err, SP_IO, errno, "note the list");
+    return rc;
+}
+
 /* First the resolver, so that it adds nothing by the old list when the set of what names have led to is emptied. */
 static int change(const struct plan *p, const struct box_dir *d, struct egress *e, struct err *err)
 {
@@ -187,7 +225,11 @@ static int change(const struct plan *p, const struct box_dir *d, struct egress *
     egress_rules_change(p->egress, &text);
     rc = start_nft(p, e, &text, err);
     buf_fini(&text);
-    return rc == SP_OK ? await_nft(p, e, err) : rc;
+    if (rc == SP_OK)
+        rc = await_nft(p, e, err);
+    if (rc == SP_OK)
+        rc = forget_connections(e, err);
+    return rc == SP_OK ? note_list(p, d, err) : rc;
 }
 
 int egress_change(const struct plan *p, struct buf *answer, struct err *err)
@@ -198,7 +240,9 @@ int egress_change(const struct plan *p, struct buf *answer, struct err *err)
 
     if (rc != SP_OK)
         return rc;
-    rc = change(p, &d, &e, err);
+    /* One after the other, or one would have its names and another its networks. */
+    rc = flock(d.fd, LOCK_EX) == 0 ? change(p, &d, &e, err)
+                                   : err_sys(err, SP_IO, errno, "lock the box's directory");
     egress_close(&e);
     box_dir_close(&d);
     if (rc == SP_OK)

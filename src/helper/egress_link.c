@@ -11,7 +11,6 @@
 #include <net/if.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -116,7 +115,6 @@ int egress_link_make(int outside, int inside, struct err *err)
 {
     pid_t self = getpid();
     pid_t pid = fork();
-    int status = 0;
 
     if (pid < 0)
         return err_sys(err, SP_IO, errno, "fork");
@@ -124,10 +122,5 @@ int egress_link_make(int outside, int inside, struct err *err)
         proc_die_with(self);
         _exit(make(outside, inside));
     }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_sys(err, SP_BACKEND_FAILED, WIFEXITED(status) ? WEXITSTATUS(status) : EINTR,
-                       "make the link of the box's network");
-    return SP_OK;
+    return proc_await(pid, "make the link of the box's network", err);
 }

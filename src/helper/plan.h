@@ -92,7 +92,8 @@
  *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
  *                                  at the same place: exit status 4
  *
- * egress: what a running box may reach is changed. Connections that are open stay.
+ * egress: what a running box may reach is changed. Connections to what is not allowed any more end, and those to what
+ * names have led to: a program asks again.
  *   {"dir": …, "egress": …, "nft": …}  as in `run`, for a box that was made with one
  *   -> {}                          it is so, for all that is new
  *

@@ -91,7 +91,8 @@ int resolver_begin(const struct plan *p, const struct box_dir *d, struct resolve
     pid_t pid;
     int rc;
 
-    if ((rc = put_list(p->egress, &list, err)) != SP_OK ||
+    if ((rc = box_dir_write(d, RESOLVER_LIST, p->egress, err)) != SP_OK ||
+        (rc = put_list(p->egress, &list, err)) != SP_OK ||
         (rc = listen_for_changes(d, &changes, err)) != SP_OK)
         return rc;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)

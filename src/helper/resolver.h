@@ -18,6 +18,7 @@
 
 #define RESOLVER_SOCKET "resolver"       /* in the box's directory: where a new list is sent */
 #define RESOLVER_PID_FILE "resolver.pid" /* likewise: its number and start time */
+#define RESOLVER_LIST "egress"           /* likewise: what the box may reach */
 
 struct resolver {
     int pid;

@@ -13,7 +13,8 @@
  *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold
- *   stats.c    what a box has used               network.c  what a network needs */
+ *   stats.c    what a box has used               network.c  what a network needs
+ *   egress.c   what a running box may reach */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -151,6 +152,7 @@ struct oci_found {
     bool is_frozen;                  /* by a scan: its processes stand still */
     bool has_remains;                /* it was durable, has ended, and its disk is nobody else's */
     bool has_local;                  /* its relay has a Unix socket */
+    char *egress;                    /* what it may reach, while it runs; NULL: there is no list */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -200,6 +202,7 @@ struct oci_box {
         struct oci_box *box;
         struct fdwatch *watch; /* NULL: nothing serves it, or that has ended */
     } beside[OCI_BESIDE_COUNT];
+    char *egress;             /* what it may reach; NULL: there is no list */
     enum backend_death death; /* what it will have died of */
     uint64_t snapshot;        /* that it was made from; 0: none */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
@@ -351,6 +354,7 @@ struct oci_run_plan {
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out);
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                      struct buf *out);
+void oci_plan_egress(const struct oci *o, uint64_t id, const char *allow, struct buf *out);
 void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                    const char *to, struct buf *out);
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
@@ -392,6 +396,11 @@ void oci_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
 void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
+
+/* egress.c */
+void oci_egress(struct backend *b, struct backend_egress *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+const char *oci_allowed(struct backend *b, uint64_t box_id);
 
 /* freeze.c */
 void oci_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,

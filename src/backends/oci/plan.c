@@ -444,6 +444,17 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
     json_out_finish(&j, out);
 }
 
+void oci_plan_egress(const struct oci *o, uint64_t id, const char *allow, struct buf *out)
+{
+    struct json_out j;
+
+    begin(&j, o, id);
+    json_put_str(&j, "egress", allow);
+    json_put_str(&j, "nft", o->nft);
+    json_end(&j);
+    json_out_finish(&j, out);
+}
+
 void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                    const char *to, struct buf *out)
 {

@@ -122,6 +122,9 @@ const struct pool_box *api_find_shown(const struct pool *pool, const char *sandb
 void api_reply_absent(struct http_exchange *ex, const struct api_caller *caller,
                       const char *sandbox_id);
 
+/* network.c */
+void api_network(struct http_exchange *ex);
+
 /* pause.c: true: the box is paused, and `handle` is called again when it runs. */
 MUST_CHECK bool api_wake(struct http_exchange *ex, const struct pool_box *box,
                          void (*handle)(struct http_exchange *ex));

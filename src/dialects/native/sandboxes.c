@@ -88,6 +88,7 @@ static void reply_box(const struct get_call *c, const struct pool_box *box)
     json_out_init(&o);
     json_begin_obj(&o, NULL);
     api_put_box(&o, c->api, &c->caller, box);
+    json_put_words(&o, "network_allow", engine_allowed(c->api->engine, box));
     if (c->want_alive && (c->verdict == POOL_UNKNOWN || c->verdict == POOL_SILENT))
         json_put_null(&o, "alive");
     else if (c->want_alive)

@@ -18,7 +18,7 @@ _sandpool() {
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release network renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
     exec) words=' --env --cwd --as --user --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
@@ -38,6 +38,8 @@ _sandpool() {
     fork) words=' --user --count --thread --wait --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --request-timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    network) words=' --user --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     renew) words=' --user --generation --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
@@ -67,7 +69,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --request-timeout --help --version' ;;
     version) words=' --socket --json --request-timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --request-timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release network renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
