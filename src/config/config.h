@@ -323,6 +323,12 @@ struct config {
         enum config_auto strategy;
         char profiles[CONFIG_TEXT_MAX + 1]; /* names, comma separated; "": all */
     } auto_;
+    struct {                            /* of our listeners on TCP */
+        char cert[CONFIG_PATH_MAX + 1]; /* "": no TLS */
+        char key[CONFIG_PATH_MAX + 1];
+        char client_ca[CONFIG_PATH_MAX + 1]; /* "": clients need no certificate */
+        bool client_required;
+    } tls;
     struct {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } agent;

@@ -174,6 +174,14 @@ static bool identify_protocol(const struct http_exchange *ex, struct engine *e,
     return is_known;
 }
 
+static bool identify_certificate(const char *name, struct engine *e, struct front_caller *ret)
+{
+    if (str_is_empty(name))
+        return false;
+    set_rights(ret, front_principal(name), list_has(engine_config(e)->tcp.operators, name));
+    return true;
+}
+
 bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret)
 {
     const struct http_peer *peer = http_peer(ex);
@@ -184,7 +192,9 @@ bool front_identify(const struct http_exchange *ex, struct engine *e, struct fro
         return true;
     }
     token = front_bearer(ex);
-    return token != NULL ? front_identify_token(e, token, ret) : identify_protocol(ex, e, ret);
+    if (token != NULL)
+        return front_identify_token(e, token, ret);
+    return identify_protocol(ex, e, ret) || identify_certificate(peer->name, e, ret);
 }
 
 /* --- a new configuration --- */

@@ -22,7 +22,8 @@ void api_set_base(struct http_exchange *ex, struct api_caller *caller)
     if (len > 0)
         return;
     box_host("", http_header(ex, "Host"), c->tcp.listen, host, sizeof(host));
-    (void) snprintf(caller->base, sizeof(caller->base), "http://%s", host);
+    (void) snprintf(caller->base, sizeof(caller->base), "%s://%s",
+                    http_peer(ex)->is_secure ? "https" : "http", host);
 }
 
 void api_box_url(const struct api_caller *caller, const struct pool_box *box,

@@ -22,7 +22,8 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
     box_host(c->provisioner.advertise_host, http_header(ex, "Host"), c->provisioner.listen, host,
              sizeof(host));
     box_capability(box->sandbox_id, box->token, capability);
-    (void) snprintf(ret, BOX_ADDRESS_MAX, "http://%s/s/%s/%s", host, box->sandbox_id, capability);
+    (void) snprintf(ret, BOX_ADDRESS_MAX, "%s://%s/s/%s/%s",
+                    http_peer(ex)->is_secure ? "https" : "http", host, box->sandbox_id, capability);
 }
 
 static bool has_token(struct http_exchange *ex, const char *token)
