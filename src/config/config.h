@@ -167,6 +167,7 @@ struct config_profile {
     enum config_drift on_drift;
     uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
     bool durable;             /* what a box has written outlives it */
+    uint64_t leak_after_s;    /* 0: no lease is too old */
     uint64_t max_age_s;       /* 0: never */
     uint64_t check_after_s;
     bool discover;

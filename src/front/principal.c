@@ -58,7 +58,9 @@ void front_name_principal(const struct engine *e, uint64_t principal, char *dst,
     if (name != NULL)
         (void) snprintf(dst, cap, "token %.64s", name);
     else
-        str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+        str_copy_cut(dst, cap,
+                     principal == front_principal(FRONT_PROVISIONER) ? "the provisioner"
+                                                                     : "a token that is gone");
 }
 
 static const struct {

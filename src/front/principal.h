@@ -15,6 +15,8 @@ struct front_caller {
     struct engine_bounds bounds; /* if it has */
 };
 
+/* Of the provisioner dialect as a whole: no token has this name. */
+#define FRONT_PROVISIONER ":provisioner"
 uint64_t front_principal(const char *name);
 /* In words: "uid 1000", "token ci". */
 void front_name_principal(const struct engine *e, uint64_t principal, char *dst, size_t cap);

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+#include "front/deed.h"
 #include "front/pass.h"
 #include "front/principal.h"
 #include "front/wake.h"
@@ -82,6 +83,7 @@ void provisioner_pass(struct http_exchange *ex)
     if (!provisioner_has_key(ex)) /* the guard has let that in: its connections count for nobody */
         http_prove_guest(ex, box->id.v);
     str_copy_cut(sandbox_id, sizeof(sandbox_id), box->sandbox_id);
+    front_note_deed(p->engine, ex, box->id, "proxy");
     box_proxy_pass(p->proxy, ex, &limits, &to);
     provisioner_hold(p, sandbox_id);
 }
