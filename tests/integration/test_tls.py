@@ -265,6 +265,9 @@ class Tls(TestCase):
         stranger = dict(zip(("cert", "key"), Authority(self.path(), "strangers").sign("ana", "fake")))
         lease = self.assertOk(self.ask("POST", "/v1/acquire", {"thread_id": "t"}, connection=self.connect(self.context(**ana)), token=""))
         self.assertTrue(lease["token"])
+        # shown by its name
+        guest = self.assertOk(client.post("/v1/tokens", {"name": "guest", "scopes": ["use"], "sandbox_id": lease["sandbox_id"]}))
+        self.assertEqual(guest["principal"], "token ana")
         # a token of that name is the same caller; one that is sent counts, also if it is bad
         same = self.assertOk(client.post("/v1/tokens", {"name": "ana", "scopes": ["use"]}))["token"]
         path = f"/v1/sandboxes/{lease['sandbox_id']}"
