@@ -48,6 +48,7 @@ static struct refusal refusal_for(struct pool *p, const struct waiter *w, const 
     const struct profile *held_by = s != NULL ? profile_of(p, s) : f;
     struct refusal r = {.retry_after_ns = MAX_OF(f->provision_ns, RETRY_AFTER_MIN_NS)};
 
+    assert(w->phase != WAITER_BOX || w->slot != NULL);
     if (w->phase == WAITER_BOX && w->slot->absences > 0) {
         r.code = SP_BACKEND_UNAVAILABLE;
         r.reason = absent_text;

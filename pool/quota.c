@@ -221,17 +221,28 @@ static bool is_waiting(const struct waiter *w)
     return is_claim(w) || w->phase == WAITER_JOINED || w->phase == WAITER_BOX;
 }
 
+struct quota_kind {
+    int code;
+    const char *what;
+    const char *key;
+};
+
+static const struct quota_kind of_boxes = {SP_QUOTA_BOXES, "boxes", "boxes"};
+static const struct quota_kind of_waiting = {SP_QUOTA_WAITING, "acquires that wait", "waiting"};
+static const struct quota_kind of_creates = {SP_QUOTA_CREATES, "new sandboxes in this minute",
+                                             "per_minute"};
+
 /* "user 'ana' of this caller has 5 boxes, its quota (quotas.user_boxes)" */
-static void refuse(struct pool *p, const struct waiter *w, int level, int code, uint64_t retry_ns,
-                   unsigned limit, const char *what, const char *key, struct refusal *ret)
+static void refuse(struct pool *p, const struct waiter *w, int level, const struct quota_kind *kind,
+                   unsigned limit, uint64_t retry_ns, struct refusal *ret)
 {
     char user[80] = "this caller has";
 
     if (level == POOL_LEVEL_USER)
         (void) snprintf(user, sizeof(user), "user '%.40s' of this caller has", w->acquire.user);
     (void) snprintf(p->reason, sizeof(p->reason), "%s %u %s, its quota (quotas.%s_%s)", user, limit,
-                    what, level == POOL_LEVEL_USER ? "user" : "caller", key);
-    *ret = (struct refusal){.code = code, .reason = p->reason, .retry_after_ns = retry_ns};
+                    kind->what, level == POOL_LEVEL_USER ? "user" : "caller", kind->key);
+    *ret = (struct refusal){.code = kind->code, .reason = p->reason, .retry_after_ns = retry_ns};
 }
 
 static const struct holder *look(const struct pool *p, const struct waiter *w, int level)
@@ -258,7 +269,7 @@ bool holders_allow_box(struct pool *p, const struct waiter *w, struct refusal *r
 
         if (limit == 0 || h->held + h->claims < limit)
             continue;
-        refuse(p, w, i, SP_QUOTA_BOXES, RETRY_NS, limit, "boxes", "boxes", ret);
+        refuse(p, w, i, &of_boxes, limit, RETRY_NS, ret);
         return false;
     }
     return true;
@@ -273,7 +284,7 @@ bool holders_allow_wait(struct pool *p, const struct waiter *w, struct refusal *
 
         if (limit == 0 || look(p, w, i)->waiting < limit)
             continue;
-        refuse(p, w, i, SP_QUOTA_WAITING, RETRY_NS, limit, "acquires that wait", "waiting", ret);
+        refuse(p, w, i, &of_waiting, limit, RETRY_NS, ret);
         return false;
     }
     return true;
@@ -292,8 +303,7 @@ bool holders_allow_lease(struct pool *p, struct waiter *w, struct refusal *ret)
 
         if (limit == 0 || ahead_ns <= MINUTE_NS)
             continue;
-        refuse(p, w, i, SP_QUOTA_CREATES, ahead_ns - MINUTE_NS, limit,
-               "new sandboxes in this minute", "per_minute", ret);
+        refuse(p, w, i, &of_creates, limit, ahead_ns - MINUTE_NS, ret);
         return false;
     }
     w->is_paid = true;

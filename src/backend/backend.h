@@ -153,6 +153,14 @@ struct backend_update {
     void *priv;
 };
 
+/* What a running box may reach, for boxes that were made with such a list (base/egress.h). */
+struct backend_egress {
+    struct op op;
+    struct backend_box box;
+    const char *allow; /* borrowed until on_done() */
+    void *priv;
+};
+
 struct backend_freeze {
     struct op op; /* whatever fails: the box may stand still, or not */
     struct backend_box box;
@@ -327,6 +335,11 @@ struct backend_ops {
     void (*import)(struct backend *b, struct backend_import *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
     /* Lets all processes of a box stand still, or go on. NULL: this backend cannot. */
+    /* Another list. Of changes at the same time one is the last. NULL: boxes have none. */
+    void (*egress)(struct backend *b, struct backend_egress *r, uint64_t deadline_ns,
+                   void (*on_done)(struct op *));
+    /* The list of a running box, from memory; NULL: it has none. NULL with egress(). */
+    const char *(*allowed)(struct backend *b, uint64_t box_id);
     void (*freeze)(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,
                    void (*on_done)(struct op *));
     /* What a box has used. NULL: nobody counts it. */

@@ -96,6 +96,8 @@ void json_put_i64(struct json_out *o, const char *key, int64_t v);
 void json_put_num(struct json_out *o, const char *key, double v); /* no number: null */
 void json_put_bool(struct json_out *o, const char *key, bool v);
 void json_put_null(struct json_out *o, const char *key);
+/* The words of a text with commas between, as a list; NULL: null. */
+void json_put_words(struct json_out *o, const char *key, const char *list);
 /* Text that is JSON already (from json_print or the store). */
 void json_put_raw(struct json_out *o, const char *key, const char *text);
 /* Appends the text to out and frees the builder. */

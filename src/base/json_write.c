@@ -133,6 +133,22 @@ void json_put_hex64(struct json_out *o, const char *key, uint64_t v)
     json_put_str(o, key, hex);
 }
 
+void json_put_words(struct json_out *o, const char *key, const char *list)
+{
+    if (list == NULL) {
+        json_put_null(o, key);
+        return;
+    }
+    json_begin_arr(o, key);
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+
+        add(o, NULL, yyjson_mut_strncpy(doc_of(o), list, len));
+        list += list[len] == ',' ? len + 1 : len;
+    }
+    json_end(o);
+}
+
 void json_put_raw(struct json_out *o, const char *key, const char *text)
 {
     add(o, key, yyjson_mut_rawcpy(doc_of(o), text));

@@ -22,6 +22,7 @@ enum {
     BODY_HIGH = 128 * 1024,
     HOPS_MAX = 1024, /* of names in Connection */
 };
+#define SILENCE_NS (60 * NS_PER_S) /* of a stream of events: an agent writes something every 15 s */
 
 /* --- the answer --- */
 
@@ -100,6 +101,10 @@ static bool begin_answer(struct passage *g)
     g->is_begun = true;
     if (g->p->config.ask_loss != NULL && head.length < 0 && g->port == 0)
         g->stream = head.stream;
+    if (g->stream != PROXY_BYTES) {
+        g->idle_ns = MIN_OF(g->idle_ns, SILENCE_NS);
+        passage_watch(g);
+    }
     g->is_bodyless = status == 204 || status == 304;
     if (g->is_bodyless)
         return true;
@@ -228,6 +233,11 @@ static void on_done(struct op *op)
             http_reply(g->ex, g->up.status, NULL, "", 0);
         else
             http_end(g->ex);
+    } else if (g->ex != NULL && g->is_timed_out && g->is_begun && g->stream != PROXY_BYTES) {
+        (void) snprintf(g->reason, sizeof(g->reason), "nothing has come from it for %llu s",
+                        (unsigned long long) (g->idle_ns / NS_PER_S));
+        proxy_loss_conclude(g, SP_TRANSPORT_LOST);
+        return;
     } else if (g->ex != NULL && !g->is_timed_out && proxy_loss_begin(g, result)) {
         return; /* it is found out what became of the box, and then answered */
     } else if (g->ex != NULL && g->is_begun && !g->is_bodyless) {

@@ -260,6 +260,7 @@ int cmd_acquire(struct cli *c);
 int cmd_backup(struct cli *c);
 int cmd_release(struct cli *c);
 int cmd_run(struct cli *c);
+int cmd_network(struct cli *c);
 int cmd_renew(struct cli *c);
 int cmd_get(struct cli *c);
 int cmd_ls(struct cli *c);

@@ -24,18 +24,28 @@ static size_t width_of(const char *s)
     return n;
 }
 
+/* Bytes of the control character that begins here; 0: none does. So are U+0080 to U+009F, line ends of Unicode (U+2028, U+2029), and
+ * what changes the direction of the text around it (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069). */
+static size_t control_len(const char *text)
+{
+    const unsigned char *c = (const unsigned char *) text;
+
+    if (c[0] < ' ' || c[0] == 127)
+        return 1;
+    if (c[0] == 0xc2)
+        return c[1] >= 0x80 && c[1] < 0xa0 ? 2 : 0;
+    if (c[0] == 0xe2 && c[1] == 0x80)
+        return (c[2] >= 0xa8 && c[2] <= 0xae) || c[2] == 0x8e || c[2] == 0x8f ? 3 : 0;
+    return c[0] == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9 ? 3 : 0;
+}
+
 void out_text(FILE *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char) *text;
-        /* U+0080 to U+009F are control characters too; their first byte is 0xc2 */
-        bool is_control =
-            c < ' ' || c == 127 ||
-            (c == 0xc2 && (unsigned char) text[1] >= 0x80 && (unsigned char) text[1] < 0xa0);
+    while (*text != '\0') {
+        size_t len = control_len(text);
 
-        (void) fputc(is_control ? '?' : c, out);
-        if (is_control && c == 0xc2)
-            text++;
+        (void) fputc(len > 0 ? '?' : *text, out);
+        text += len > 0 ? len : 1;
     }
 }
 

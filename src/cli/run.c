@@ -32,7 +32,10 @@ static void say(struct run *r, const struct sp_failure *f)
     run_terminal_restore(&r->terminal);
     if (r->opened_ms != 0)
         (void) fputc('\n', r->command->cli->err); /* the cursor is where the command left it */
-    cli_say(r->command->cli, f);
+    if (r->command->job != NULL && f->code == SP_NOT_FOUND)
+        (void) cli_fail(r->command->cli, f); /* with what to do: the number was typed */
+    else
+        cli_say(r->command->cli, f);
 }
 
 static void end(struct run *r, int status)

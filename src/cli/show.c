@@ -64,6 +64,10 @@ void show_members(const struct json *obj, FILE *out)
 
         if (json_is_null(v))
             continue;
+        if (strcmp(key, "stats") == 0 && json_is_obj(v)) {
+            show_members(v, out); /* a line for each number */
+            continue;
+        }
         buf_init(&text, 64 * 1024);
         if (json_is_str(v))
             buf_puts(&text, json_str(v));

@@ -126,6 +126,31 @@ static bool expect_mapping(struct config_problems *p, const struct config_node *
     return n->kind == CONFIG_NODE_MAPPING;
 }
 
+/* A word for a section stands for its key "mode", and its other keys have their defaults. */
+static bool apply_short_form(const struct scope *s, const char *section,
+                             const struct config_node *n, const char *name)
+{
+    const struct config_key *mode = NULL;
+    char path[NAME_MAX_LEN * 2 + 8];
+    char why[CONFIG_WHY_MAX];
+    size_t len = strlen(section);
+
+    (void) snprintf(path, sizeof(path), "%s.mode", section);
+    if (n->kind == CONFIG_NODE_SCALAR && !n->is_null)
+        mode = config_key_find(s->is_profile, path);
+    if (mode == NULL)
+        return false;
+    for (const struct config_key *k = config_key_next(NULL); k != NULL; k = config_key_next(k)) {
+        const char *own = config_key_name(k);
+
+        if (config_key_is_profile(k) == s->is_profile && strncmp(own, section, len) == 0 &&
+            own[len] == '.' && !config_value_set(k, s->object, k->def, why))
+            assert(false && "a default is good");
+    }
+    apply_key(s, mode, n, name);
+    return true;
+}
+
 static void apply_members(const struct scope *s, const struct config_node *mapping)
 {
     for (const struct config_node *n = mapping->first; n != NULL; n = n->next) {
@@ -143,6 +168,8 @@ static void apply_members(const struct scope *s, const struct config_node *mappi
         if (k != NULL) {
             apply_key(s, k, n, name);
         } else if (config_section_exists(s->is_profile, path) && strchr(n->key, '.') == NULL) {
+            if (apply_short_form(s, path, n, name))
+                continue;
             str_copy_cut(inner.prefix, sizeof(inner.prefix), path);
             (void) snprintf(inner.shown, sizeof(inner.shown), "%.190s.", name);
             if (expect_mapping(s->problems, n, name))

@@ -210,6 +210,14 @@ void config_set_defaults(bool is_profile, void *object)
     }
 }
 
+/* Keys that had another name before changed no hash with it. */
+static const char *name_in_hash(const struct config_key *k)
+{
+    const char *name = config_key_name(k);
+
+    return strcmp(name, "network.mode") == 0 ? "network" : name;
+}
+
 /* Values that are the default are left out: a key that a later version adds changes no hash. */
 uint64_t config_spec_hash(const struct config_profile *p)
 {
@@ -224,7 +232,7 @@ uint64_t config_spec_hash(const struct config_profile *p)
         if (!config_key_is_profile(k) || (k->flags & CONFIG_SPEC) == 0 || !applies(k, p) ||
             config_value_equal(k, p, plain))
             continue;
-        hash_text(&h, config_key_name(k));
+        hash_text(&h, name_in_hash(k));
         if (k->type == CONFIG_TYPE_MAP) {
             hash_map(&h, config_value_map(k, p));
         } else {

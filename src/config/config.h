@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/egress.h"
 #include "base/err.h"
 #include "base/log.h"
 
@@ -20,6 +21,7 @@
 #define CONFIG_BUDGET_MAX 1000000000000000ULL /* millionths */
 #define CONFIG_CLOSED_MAX 16
 #define CONFIG_PROFILES_MAX 64
+#define CONFIG_ALLOW_ANY "any" /* of network.allow */
 #define CONFIG_MAP_MAX 64
 #define CONFIG_FILE_MAX (1024 * 1024)
 
@@ -124,7 +126,10 @@ struct config_profile {
     char image[CONFIG_PATH_MAX + 1];   /* "": none */
     char snapshot[17];                 /* its id: boxes are made from it; "": none */
     char user[CONFIG_NAME_MAX + 1];    /* of the box, who runs commands */
-    enum config_network network;
+    struct {
+        enum config_network mode;
+        char allow[EGRESS_TEXT_MAX + 1]; /* see base/egress.h; CONFIG_ALLOW_ANY: no list */
+    } network;
     enum config_sockets sockets;
     uint64_t terminals; /* at most; 0: none at all */
     enum config_agent agent;
@@ -162,6 +167,7 @@ struct config_profile {
     enum config_drift on_drift;
     uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
     bool durable;             /* what a box has written outlives it */
+    uint64_t leak_after_s;    /* 0: no lease is too old */
     uint64_t max_age_s;       /* 0: never */
     uint64_t check_after_s;
     bool discover;
@@ -318,6 +324,12 @@ struct config {
         enum config_auto strategy;
         char profiles[CONFIG_TEXT_MAX + 1]; /* names, comma separated; "": all */
     } auto_;
+    struct {                            /* of our listeners on TCP */
+        char cert[CONFIG_PATH_MAX + 1]; /* "": no TLS */
+        char key[CONFIG_PATH_MAX + 1];
+        char client_ca[CONFIG_PATH_MAX + 1]; /* "": clients need no certificate */
+        bool client_required;
+    } tls;
     struct {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } agent;
@@ -462,6 +474,8 @@ void config_print_micros(uint64_t v, char dst[CONFIG_MICROS_MAX]);
 MUST_CHECK bool config_parse_micros(const char *text, uint64_t max, uint64_t *ret);
 /* As it is written in the file. */
 const char *config_network_name(enum config_network network);
+/* What boxes of the profile may reach; NULL: whatever there is. */
+const char *config_egress(const struct config_profile *p);
 /* A valid name of a variable. */
 bool config_is_env_name(const char *name);
 

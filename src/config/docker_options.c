@@ -175,7 +175,7 @@ static const char *problem(const char *key, const char *text, char why[CONFIG_WH
 
 const char *config_docker_problem(const struct config_profile *p, char why[CONFIG_WHY_MAX])
 {
-    bool has_network = p->network == CONFIG_NETWORK_NAT;
+    bool has_network = p->network.mode == CONFIG_NETWORK_NAT;
     const char *gpus = gpus_problem(p->docker.gpus);
 
     if (p->docker.reach == CONFIG_REACH_ADDRESS && !has_network)

@@ -48,6 +48,8 @@ const struct config_section config_sections[] = {
     {"profiles.*.setup",
      "Only for boxes with our agent: backend oci, docker with `agent: inject`."},
     {"profiles.*.warm_up", "Likewise."},
+    {"profiles.*.network",
+     "What a box reaches. Instead of the mapping the word alone may be given: `network: nat`."},
     {"profiles.*.limits", "What a box may use."},
     {"profiles.*.price", "What boxes cost. Shown by /v1/quote; the daemon charges nobody."},
     {"profiles.*.docker", "Only for backend docker."},

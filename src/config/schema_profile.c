@@ -1,4 +1,7 @@
 /* schema_profile.c - keys that every profile has, whatever its backend. */
+#include <string.h>
+
+#include "base/str.h"
 #include "config/table.h"
 
 static const char *const network_names[] = {"none", "host", "nat", NULL};
@@ -44,10 +47,15 @@ static const struct config_key keys[] = {
     PROFILE(user, STRING, CONFIG_SPEC, 1, CONFIG_NAME_MAX, "user",
             "The user that runs commands and owns files in a box, unless a caller names another. "
             "For docker see docker.user."),
-    PROFILE_CHOICE(network, CONFIG_SPEC, network_names, "none",
+    PROFILE_CHOICE(network.mode, CONFIG_SPEC, network_names, "none",
                    "none: loopback only. nat: out through this machine, by pasta or slirp4netns "
                    "(docker: a network of the engine, see docker.network). "
                    "host: this machine's own network, loopback services included: no isolation."),
+    PROFILE(
+        network.allow, LIST, CONFIG_SPEC, 1, EGRESS_TEXT_MAX, CONFIG_ALLOW_ANY,
+        "Only for oci with `mode: nat`. What boxes may reach, and nothing else: names (example.com), all names "
+        "below one (*.example.com), IPv4 networks (192.0.2.0/24). Private networks and addresses of clouds' "
+        "metadata only if a network names them. any: whatever this machine reaches (docs/oci.md)."),
     PROFILE_CHOICE(
         sockets, CONFIG_SPEC, sockets_names, "any",
         "Only for oci with `network: none`. unix: a box makes Unix and netlink sockets only, no "
@@ -120,6 +128,10 @@ static const struct config_key keys[] = {
             "often it is renewed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
+    PROFILE(
+        leak_after_s, U64, 0, 0, YEAR, "0",
+        "Seconds after which a lease that is still held is reported once: an event (leak), a line in "
+        "the log, a metric, a mark in lists. Nothing is done to it. 0: never."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE_CHOICE(park, 0, park_names, "run",
@@ -172,6 +184,14 @@ static const struct config_key keys[] = {
 const char *config_network_name(enum config_network network)
 {
     return network_names[network];
+}
+
+const char *config_egress(const struct config_profile *p)
+{
+    bool has_list = p->network.mode == CONFIG_NETWORK_NAT && !str_is_empty(p->network.allow) &&
+                    strcmp(p->network.allow, CONFIG_ALLOW_ANY) != 0;
+
+    return has_list ? p->network.allow : NULL;
 }
 
 const struct config_table config_table_profile = {keys, ARRAY_LEN(keys)};

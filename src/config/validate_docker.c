@@ -13,7 +13,7 @@ void check_docker(const struct check *k, const struct config_profile *p)
         return;
     if (str_is_empty(p->image))
         check_complain(k, p, "image", "is needed with backend docker, like debian:12");
-    if (p->agent == CONFIG_AGENT_IMAGE && p->network != CONFIG_NETWORK_NAT)
+    if (p->agent == CONFIG_AGENT_IMAGE && p->network.mode != CONFIG_NETWORK_NAT)
         check_complain(k, p, "agent",
                        "image needs `network: nat`: without a network its port cannot be reached");
     if (!str_is_name(p->docker.container_prefix, CONFIG_NAME_MAX, "_.-") ||

@@ -84,6 +84,19 @@ static bool is_user_name(const char *s)
     return str_is_name(s, 32, "_.-") && s[0] != '-' && s[0] != '.' && !(s[0] >= '0' && s[0] <= '9');
 }
 
+static void check_egress(const struct check *k, const struct config_profile *p)
+{
+    const char *allow = p->network.allow;
+    char why[EGRESS_WHY_MAX];
+
+    if (strcmp(allow, CONFIG_ALLOW_ANY) == 0)
+        return;
+    if (strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 || p->network.mode != CONFIG_NETWORK_NAT)
+        check_complain(k, p, "network.allow", "needs backend oci and `mode: nat`");
+    else if (!egress_check(allow, why))
+        check_complain(k, p, "network.allow", why);
+}
+
 /* What real boxes are made from. */
 static void check_box(const struct check *k, const struct config_profile *p)
 {
@@ -102,8 +115,9 @@ static void check_box(const struct check *k, const struct config_profile *p)
         check_complain(k, p, "image", "and rootfs exclude each other: give one of them");
     check_oci(k, p);
     if (p->sockets == CONFIG_SOCKETS_UNIX &&
-        (strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 || p->network != CONFIG_NETWORK_NONE))
+        (strcmp(p->backend, CONFIG_BACKEND_OCI) != 0 || p->network.mode != CONFIG_NETWORK_NONE))
         check_complain(k, p, "sockets", "unix needs backend oci and `network: none`");
+    check_egress(k, p);
     if (p->terminals != CONFIG_TERMINALS_MAX && strcmp(p->backend, CONFIG_BACKEND_OCI) != 0)
         check_complain(k, p, "terminals",
                        "needs backend oci: those of containers are the engine's");

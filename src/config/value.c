@@ -55,7 +55,7 @@ static bool set_list(const struct config_key *k, char *dst, const char *text,
     struct buf joined;
     bool is_set;
 
-    buf_init(&joined, CONFIG_TEXT_MAX + 1);
+    buf_init(&joined, (size_t) k->max + 1);
     while (*text != '\0') {
         size_t skip = strspn(text, ", \t");
         size_t len = strcspn(text + skip, ", \t");
@@ -350,6 +350,18 @@ bool config_value_equal(const struct config_key *k, const void *a, const void *b
     return false;
 }
 
+/* What begins with a star would refer to another part of the file. */
+static void print_words(const char *list, struct buf *out)
+{
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+        const char *quote = *list == '*' ? "\"" : "";
+
+        buf_printf(out, "%s%.*s%s%s", quote, (int) len, list, quote, list[len] == ',' ? ", " : "");
+        list += list[len] == ',' ? len + 1 : len;
+    }
+}
+
 void config_value_print(const struct config_key *k, const void *object, struct buf *out)
 {
     const void *src = at_const(k, object);
@@ -361,8 +373,7 @@ void config_value_print(const struct config_key *k, const void *object, struct b
         return;
     case CONFIG_TYPE_LIST:
         buf_putc(out, '[');
-        for (const char *s = src; *s != '\0'; s++)
-            buf_append(out, *s == ',' ? ", " : s, *s == ',' ? 2 : 1);
+        print_words(src, out);
         buf_putc(out, ']');
         return;
     case CONFIG_TYPE_U64:

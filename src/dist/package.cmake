@@ -23,7 +23,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME sandpool)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SECTION admin)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_DEPENDS "crun | runc, e2fsprogs, ca-certificates")
-set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_RECOMMENDS "python3, slirp4netns | passt")
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_RECOMMENDS "python3, slirp4netns | passt, nftables")
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SUGGESTS "docker.io | podman, runsc, skopeo, umoci")
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_CONTROL_EXTRA
   ${debian}/postinst ${debian}/prerm ${debian}/postrm ${debian}/conffiles)

@@ -139,6 +139,14 @@ struct engine_counter {
 extern const struct engine_counter engine_counters[STORE_COUNTER_COUNT];
 
 /* Whether its backend counts what a box uses. */
+/* What a running box may reach (base/egress.h); NULL: it was made without such a list, and cannot have one. */
+const char *engine_allowed(const struct engine *e, const struct pool_box *box);
+/* Whether a caller that is no operator may give the box this list. */
+MUST_CHECK int engine_check_allow(struct engine *e, const struct pool_box *box, const char *allow,
+                                  struct err *err);
+/* Gives it to a box that has one. on_done() comes once, never from inside. */
+void engine_set_allowed(struct engine *e, const struct pool_box *box, const char *allow,
+                        void (*on_done)(void *ctx, int code, const char *reason), void *ctx);
 bool engine_can_count(const struct engine *e, const struct pool_box *box);
 /* What a box that can be counted has used so far, within three seconds; NULL: nobody said. */
 void engine_count_box(struct engine *e, struct box_id box,

@@ -4,9 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "engine/internal.h"
 
-#define STEP_NS (TREND_STEP_S * NS_PER_S)
+#define STEP_NS FAULT_TIME(TREND_STEP_S *NS_PER_S)
 
 static uint32_t cut(uint64_t n)
 {

@@ -17,8 +17,10 @@
 #define READ_MAX (4 << 20) /* bytes: runtimes read the whole file */
 
 static const char *const read_by_runtimes[] = {"/etc/passwd", "/etc/group"};
-/* They make them when they are not there, and fail when they are something else. */
-static const char *const covered_by_runtimes[] = {"/proc", "/sys", "/dev"};
+/* They make them when they are not there, and fail when they are something else. And ours, through which a runtime goes to the
+ * agent: a link there could lead by way of /proc/self/fd to what the runtime has open. */
+static const char *const plain_directories[] = {"/proc", "/sys", "/dev", "/.sandpool"};
+static const char *const plain_files[] = {"/.sandpool/agent"};
 
 static const char *kind_of(mode_t mode)
 {
@@ -74,7 +76,8 @@ static int check_file(int root, int fds, const char *path, struct err *err)
     return SP_OK;
 }
 
-static int check_dir(int root, const char *path, struct err *err)
+/* `is_dir`: it has to be a directory, if it is there, else a file; by its own name in either case. */
+static int check_plain(int root, const char *path, bool is_dir, struct err *err)
 {
     AUTO_CLOSE int fd = inside_open(root, path, O_NOFOLLOW, RESOLVE_IN_ROOT);
     struct stat st;
@@ -83,9 +86,10 @@ static int check_dir(int root, const char *path, struct err *err)
         return SP_OK;
     if (fd < 0 || fstat(fd, &st) != 0)
         return err_sys(err, SP_IO, errno, "look at '%s' in the box", path);
-    return S_ISDIR(st.st_mode) ? SP_OK
-                               : err_set(err, SP_PROGRAM_NOT_EXECUTABLE,
-                                         "'%s' is %s, not a directory", path, kind_of(st.st_mode));
+    if (is_dir ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode))
+        return SP_OK;
+    return err_set(err, SP_PROGRAM_NOT_EXECUTABLE, "'%s' is %s, not a %s", path,
+                   kind_of(st.st_mode), is_dir ? "directory" : "file");
 }
 
 int fit_check(int root, struct err *err)
@@ -95,7 +99,9 @@ int fit_check(int root, struct err *err)
 
     for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(read_by_runtimes); i++)
         rc = check_file(root, fds, read_by_runtimes[i], err);
-    for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(covered_by_runtimes); i++)
-        rc = check_dir(root, covered_by_runtimes[i], err);
+    for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(plain_directories); i++)
+        rc = check_plain(root, plain_directories[i], true, err);
+    for (size_t i = 0; rc == SP_OK && i < ARRAY_LEN(plain_files); i++)
+        rc = check_plain(root, plain_files[i], false, err);
     return rc;
 }

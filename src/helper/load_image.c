@@ -235,8 +235,10 @@ static int put_about(struct loading *l, const struct json *manifest, const struc
     char image[DISK_DIGEST_MAX];
     struct json_out j;
     struct buf text;
-    int rc = take_layers(l, list, layers, err);
+    int rc = image_config_check(json_get(config, "config"), err);
 
+    if (rc == SP_OK)
+        rc = take_layers(l, list, layers, err);
     if (rc != SP_OK)
         return rc;
     buf_init(&text, TEXT_MAX);

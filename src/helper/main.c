@@ -22,6 +22,7 @@
 #include "helper/cgroup.h"
 #include "helper/connector.h"
 #include "helper/container_disk.h"
+#include "helper/egress.h"
 #include "helper/flatten.h"
 #include "helper/freezer.h"
 #include "helper/gather.h"
@@ -45,13 +46,14 @@
 #define CLEANUP_S 30
 
 static const char usage_text[] =
-    "usage: sandpool-helper run|mount|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|reclaim|relay|base < PLAN\n"
+    "usage: sandpool-helper run|mount|egress|disk|remove|capture|keep|flatten|gather|pack|image|unpack|repack|load|freeze|reclaim|relay|base < PLAN\n"
     "\n"
     "Makes, changes and removes one box for sandpoold: reads a plan (JSON) from standard\n"
     "input and prints a JSON object.\n"
     "\n"
     "  run      make a box and start it; descriptor 3 is its listening socket\n"
     "  mount    attach directories of the host to a running box\n"
+    "  egress   change what a running box may reach\n"
     "  remove   end a box and leave nothing of it\n"
     "  capture  copy the disk of a running box\n"
     "  keep     make a snapshot of the disk of a durable box that has ended\n"
@@ -103,7 +105,7 @@ static int set_limits(const struct plan *p, struct err *err)
 }
 
 /* The relay starts while the box's files are made, and outside of the mount namespace they are made in. */
-static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
+static int start_all(const struct plan *p, struct box_dir *d, struct guard *g, struct egress *e,
                      unsigned *ret_unmapped, int *ret_pid, struct outcome *o)
 {
     struct relay_process relay;
@@ -114,17 +116,21 @@ static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
     if (rc == SP_OK)
         rc = guard_start(p, d, g, &o->err);
     if (rc == SP_OK)
+        rc = egress_begin(p, d, e, &o->err);
+    if (rc == SP_OK)
         rc = rootfs_make(p, d, ret_unmapped, &o->err);
     if (rc == SP_OK)
         rc = user_ns_place(p, &o->err);
     if (rc == SP_OK)
         rc = guard_listen(p, g, &o->err);
     if (rc == SP_OK)
+        rc = egress_set_up(p, e, &o->err);
+    if (rc == SP_OK)
         rc = set_limits(p, &o->err);
     if (rc == SP_OK && start_is_stopped())
         rc = err_set(&o->err, SP_CANCELLED, "stopped by a signal");
     if (rc == SP_OK)
-        rc = start_box(p, d, &relay, ret_pid, &o->tail, &o->err);
+        rc = start_box(p, d, &relay, e, ret_pid, &o->tail, &o->err);
     if (rc == SP_OK)
         rc = guard_serve(p, d, g, &o->err);
     if (relay.report >= 0)
@@ -132,7 +138,8 @@ static int start_all(const struct plan *p, struct box_dir *d, struct guard *g,
     return rc;
 }
 
-static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, struct outcome *o)
+static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, struct egress *e,
+                    struct outcome *o)
 {
     struct json_out out;
     unsigned unmapped = 0;
@@ -141,7 +148,7 @@ static int make_box(const struct plan *p, struct box_dir *d, struct guard *g, st
 
     if ((rc = box_dir_write(d, "box.json", p->record, &o->err)) != SP_OK ||
         (rc = box_dir_write(d, "config.json", p->spec, &o->err)) != SP_OK ||
-        (rc = start_all(p, d, g, &unmapped, &pid, o)) != SP_OK ||
+        (rc = start_all(p, d, g, e, &unmapped, &pid, o)) != SP_OK ||
         (rc = p->is_durable ? keep_sync(p, d, &o->err) : SP_OK) != SP_OK)
         return rc;
     json_out_init(&out);
@@ -189,6 +196,7 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
 {
     struct remove_report report = {0};
     struct guard guard = GUARD_NONE;
+    struct egress egress = EGRESS_NONE;
     struct box_dir d;
     struct err left;
     AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -203,7 +211,8 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
     if (is_leftover)
         rc = remove_leftover(p, &d, &report, &o->err);
     if (rc == SP_OK)
-        rc = make_box(p, &d, &guard, o);
+        rc = make_box(p, &d, &guard, &egress, o);
+    egress_close(&egress);
     guard_close(&guard);
     box_dir_close(&d); /* the relay has the lock by now, or nobody shall have it */
     if (rc != SP_OK) {
@@ -218,33 +227,6 @@ static int do_run(const char *text, size_t len, struct plan *p, struct outcome *
 }
 
 /* --- the other verbs --- */
-
-static int do_mount(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_mount(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "mounts into a running box need root");
-    return rc == SP_OK ? mount_in(p, &o->answer, &o->err) : rc;
-}
-
-static int do_disk(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_disk(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "a disk with a limit needs root");
-    return rc == SP_OK ? container_disk(p, &o->answer, &o->err) : rc;
-}
-
-static int do_gather(const char *text, size_t len, struct plan *p, struct outcome *o)
-{
-    int rc = plan_read_gather(p, text, len, &o->err);
-
-    if (rc == SP_OK && geteuid() != 0)
-        return err_set(&o->err, SP_UNSUPPORTED, "the files of the engine need root");
-    return rc == SP_OK ? gather_files(p, &o->answer, &o->err) : rc;
-}
 
 static void put_count(struct json_out *o, const char *key, unsigned n, bool is_known)
 {
@@ -326,9 +308,11 @@ static int do_base(const char *text, size_t len, struct plan *p, struct outcome 
 
 static const struct verb {
     const char *name;
-    /* One of the first three. */
+    /* One of the first four. */
     int (*run)(const char *text, size_t len, struct plan *p, struct outcome *o);
     int (*work)(const struct plan *p, struct buf *answer, struct err *err);
+    int (*alter)(struct plan *p, struct buf *answer,
+                 struct err *err); /* the same, and fills it in */
     int (*move)(const struct plan *p, int fd, struct buf *answer,
                 struct err *err); /* descriptor 3 */
     int (*read)(struct plan *ret, const char *text, size_t len, struct err *err);
@@ -341,14 +325,24 @@ static const struct verb {
     {.name = "reclaim", .read = plan_read_reclaim, .work = reclaim_memory, .is_cleaning = true},
     {.name = "relay", .run = do_relay},
     {.name = "base", .run = do_base},
-    {.name = "mount", .run = do_mount},
-    {.name = "disk", .run = do_disk},
+    {.name = "mount",
+     .read = plan_read_mount,
+     .alter = mount_in,
+     .needs_root = "mounts into a running box need root"},
+    {.name = "disk",
+     .read = plan_read_disk,
+     .alter = container_disk,
+     .needs_root = "a disk with a limit needs root"},
     {.name = "capture",
      .read = plan_read_capture,
      .work = capture_disk,
      .needs_root = "snapshots need root: they are made of the box's disk",
      .is_cleaning = true},
-    {.name = "gather", .run = do_gather},
+    {.name = "gather",
+     .read = plan_read_gather,
+     .alter = gather_files,
+     .needs_root = "the files of the engine need root"},
+    {.name = "egress", .read = plan_read_egress, .work = egress_change},
     {.name = "flatten", .read = plan_read_flatten, .work = flatten_layers, .is_cleaning = true},
     {.name = "keep", .read = plan_read_keep, .work = keep_disk},
     {.name = "pack", .read = plan_read_pack, .move = pack_snapshot},
@@ -425,6 +419,8 @@ static int do_verb(const struct verb *verb, const struct buf *text, struct plan 
         rc = err_set(&o->err, SP_UNSUPPORTED, "%s", verb->needs_root);
     if (rc != SP_OK)
         return rc;
+    if (verb->alter != NULL)
+        return verb->alter(p, &o->answer, &o->err);
     return verb->move != NULL ? verb->move(p, START_LISTEN_FD, &o->answer, &o->err)
                               : verb->work(p, &o->answer, &o->err);
 }
@@ -463,6 +459,8 @@ static bool run_beside(int argc, char **argv)
         relay_run(argv[3]);
     else if (argc == 5 && strcmp(argv[1], "connect") == 0)
         connector_run(argv[3], argv[4]);
+    else if (argc == 5 && strcmp(argv[1], "resolver") == 0)
+        resolver_run(argv[3], argv[4]);
     else
         return false;
     return true;

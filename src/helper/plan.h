@@ -52,6 +52,9 @@
  *    "network": ["/usr/bin/slirp4netns", …] or absent,  started beside the box, with "{pid}" in an
  *                                  argument replaced by the pid of its init; it stays in the
  *                                  foreground; its pid and start time are kept in the file net.pid
+ *    "egress": "example.com,*.example.org,192.0.2.0/24" or absent,  what it may reach, as in base/egress.h. "network" is
+ *                                  started in a namespace between the box and it then, with a resolver (egress.h)
+ *    "nft": "/usr/sbin/nft",       with "egress": the program that sets rules of nftables
  *    "connect": "/.sandpool/run/agent.sock" or absent,  for a runtime that hands no descriptors into
  *                                  the box: a Unix socket on which the agent listens, in a directory
  *                                  of its own (a small tmpfs that the box's root owns). The runtime
@@ -88,6 +91,11 @@
  *                                  owns stays root's
  *   -> {"mounted": 2, "unmapped": 0}  one that is there already, the same way, is fine; another thing
  *                                  at the same place: exit status 4
+ *
+ * egress: what a running box may reach is changed. Connections to what is not allowed any more end, and those to what
+ * names have led to: a program asks again.
+ *   {"dir": …, "egress": …, "nft": …}  as in `run`, for a box that was made with one
+ *   -> {}                          it is so, for all that is new
  *
  * disk: what a container that has just been started writes to some of its directories is limited.
  *   {"container": …, "pid": …, "program": …,  as in `mount`
@@ -192,6 +200,8 @@
 /* run: in the directory of the box, a Unix socket that leads where descriptor 3 does, for those who may enter the
  * directory. A small message by TCP takes three times as much processor time, even on one machine. */
 #define HELPER_LOCAL_SOCKET "relay"
+/* run with "egress": where the box asks for names. */
+#define HELPER_RESOLVER "192.0.0.1"
 
 enum {
     HELPER_EXIT_FAILED = 1,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/egress.h"
 #include "base/mem.h"
 #include "helper/plan_field.h"
 #include "helper/plan_mounts.h"
@@ -137,6 +138,33 @@ static int get_disk(const struct json *obj, struct plan *p, struct err *err)
     return plan_need_path(obj, "disk_template", &p->disk_template, err);
 }
 
+/* A program reads its networks, so what they are is checked here once more. */
+static int get_egress(const struct json *obj, struct plan *p, struct err *err)
+{
+    char why[EGRESS_WHY_MAX];
+    int rc = json_field_str(obj, "egress", EGRESS_TEXT_MAX, &p->egress, err);
+
+    if (rc != SP_OK || p->egress == NULL)
+        return rc;
+    if (!egress_check(p->egress, why))
+        return err_set(err, SP_INVALID_FIELD, "'egress' %s", why);
+    return plan_need_path(obj, "nft", &p->nft, err);
+}
+
+int plan_read_egress(struct plan *p, const char *text, size_t len, struct err *err)
+{
+    const struct json *o = NULL;
+    int rc;
+
+    if ((rc = plan_parse(p, text, len, &o, err)) != SP_OK ||
+        (rc = plan_need_path(o, "dir", &p->dir, err)) != SP_OK ||
+        (rc = get_egress(o, p, err)) != SP_OK)
+        return err_wrap(err, "plan");
+    if (p->egress == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'egress' is missing");
+    return SP_OK;
+}
+
 int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
 {
     const struct json *o = NULL;
@@ -159,6 +187,7 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         (rc = get_allow(o, p, err)) != SP_OK ||
         (rc = plan_get_args(o, "runtime", &p->runtime, err)) != SP_OK ||
         (rc = plan_get_args(o, "network", &p->network, err)) != SP_OK ||
+        (rc = get_egress(o, p, err)) != SP_OK ||
         (rc = plan_get_path(o, "connect", &p->connect, err)) != SP_OK ||
         (rc = plan_get_path(o, "guard", &p->guard, err)) != SP_OK ||
         (rc = json_field_u64(o, "sockets", 0, 1U << 20, &p->sockets, err)) != SP_OK ||
@@ -168,6 +197,8 @@ int plan_read_run(struct plan *p, const char *text, size_t len, struct err *err)
         return err_wrap(err, "plan");
     if (p->limits != NULL && p->cgroup == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'limits' need a 'cgroup'");
+    if (p->egress != NULL && p->network == NULL)
+        return err_set(err, SP_INVALID_FIELD, "plan: 'egress' needs a 'network'");
     if (p->runtime == NULL)
         return err_set(err, SP_INVALID_FIELD, "plan: 'runtime' is missing");
     if (p->is_durable && p->disk == 0)

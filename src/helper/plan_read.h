@@ -84,6 +84,9 @@ struct plan {
     const char *user;
     const char **runtime; /* argument lists end with NULL */
     const char **network;
+    const char
+        *egress; /* what the box may reach, as a list of base/egress.h; NULL: whatever there is */
+    const char *nft;
     const char *connect;
     const char *guard;
     uint64_t sockets;
@@ -127,6 +130,7 @@ MUST_CHECK int plan_read_repack(struct plan *ret, const char *text, size_t len, 
 MUST_CHECK int plan_read_load(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_unpack(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_freeze(struct plan *ret, const char *text, size_t len, struct err *err);
+MUST_CHECK int plan_read_egress(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_reclaim(struct plan *ret, const char *text, size_t len, struct err *err);
 MUST_CHECK int plan_read_gather(struct plan *ret, const char *text, size_t len, struct err *err);
 void plan_fini(struct plan *p);

@@ -105,6 +105,18 @@ pid_t proc_fork(int *ret_in, int *ret_out, struct err *err)
     return pid;
 }
 
+int proc_await(pid_t pid, const char *what, struct err *err)
+{
+    int status = 0;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return SP_OK;
+    return err_sys(err, SP_BACKEND_FAILED, WIFEXITED(status) ? WEXITSTATUS(status) : EINTR, "%s",
+                   what);
+}
+
 int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tail, int *ret_status,
              struct err *err)
 {

@@ -27,6 +27,9 @@ void proc_die_with(pid_t parent);
 /* fork() with a pipe between the two, `*ret_in` being the end to read. Less than 0: it failed. */
 MUST_CHECK pid_t proc_fork(int *ret_in, int *ret_out, struct err *err);
 
+/* The end of a child that ends with an error number, 0 if all is well. */
+MUST_CHECK int proc_await(pid_t pid, const char *what, struct err *err);
+
 /* Runs a program to its end with /dev/null as input; its output is added to `tail`. SP_OK: it ran
  * and *ret_status is its exit status (128 + n: killed by signal n). SP_TIMEOUT: it was killed. */
 MUST_CHECK int proc_run(const char *const *argv, unsigned timeout_ms, struct proc_tail *tail,

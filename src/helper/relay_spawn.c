@@ -73,12 +73,26 @@ static bool set_limit(unsigned which, rlim_t value)
     return setrlimit(which, &limit) == 0;
 }
 
-static bool drop_capabilities(void)
+/* All but these of the first 32. */
+static bool drop_capabilities(uint32_t kept)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    const struct __user_cap_data_struct own[_LINUX_CAPABILITY_U32S_3] = {
+        {.effective = kept, .permitted = kept}};
 
-    return syscall(SYS_capset, &header, none) == 0;
+    return syscall(SYS_capset, &header, own) == 0;
+}
+
+static bool settle(void)
+{
+    return chdir("/") == 0 && set_limit(RLIMIT_CORE, 0) && set_limit(RLIMIT_FSIZE, 0) &&
+           set_limit(RLIMIT_NPROC, 0) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+}
+
+bool relay_keep_network(void)
+{
+    return drop_capabilities(1U << CAP_NET_ADMIN) && settle();
 }
 
 bool relay_drop_privileges(const char *id)
@@ -93,7 +107,5 @@ bool relay_drop_privileges(const char *id)
                        setresgid((gid_t) number, (gid_t) number, (gid_t) number) != 0 ||
                        setresuid((uid_t) number, (uid_t) number, (uid_t) number) != 0))
         return false;
-    return chdir("/") == 0 && drop_capabilities() && set_limit(RLIMIT_CORE, 0) &&
-           set_limit(RLIMIT_FSIZE, 0) && set_limit(RLIMIT_NPROC, 0) &&
-           prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+    return drop_capabilities(0) && settle();
 }

@@ -20,5 +20,7 @@ MUST_CHECK int relay_read_report(int fd, const char *who, struct err *err);
 /* No user but `id` (0: as it is), no group, no capability, no new ones, no files, no children; nobody
  * looks into it. */
 bool relay_drop_privileges(const char *id);
+/* The same for who has become a user of a namespace already, and keeps the right to change the networks of that one. */
+bool relay_keep_network(void);
 
 #endif

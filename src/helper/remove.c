@@ -14,6 +14,7 @@
 #include "helper/disk.h"
 #include "helper/proc.h"
 #include "helper/remove.h"
+#include "helper/resolver.h"
 
 #define DELETE_MS 10000
 #define LOCK_MS 5000
@@ -112,6 +113,7 @@ static void kill_network(const struct box_dir *d)
 {
     kill_beside(d, "guard.pid");
     kill_beside(d, "net.pid");
+    kill_beside(d, RESOLVER_PID_FILE);
 }
 
 /* Takes the lock, killing whoever has it. */

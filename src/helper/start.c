@@ -203,8 +203,8 @@ static int note_init(const struct box_dir *d, int *ret_pid, struct err *err)
 /* What serves the box from outside. All of them are processes of its group from now on: their memory counts as the
  * box's, and whoever ends the service that we belong to does not end them. */
 static int start_beside(const struct plan *p, const struct box_dir *d,
-                        const struct relay_process *relay, int channel, int dir, int *pid,
-                        struct proc_tail *tail, struct err *err)
+                        const struct relay_process *relay, struct egress *egress, int channel,
+                        int dir, int *pid, struct proc_tail *tail, struct err *err)
 {
     int rc = SP_OK;
 
@@ -213,7 +213,9 @@ static int start_beside(const struct plan *p, const struct box_dir *d,
     if (rc == SP_OK && p->cgroup != NULL)
         rc = cgroup_add(p->cgroup, relay->pid, err);
     if (rc == SP_OK && p->network != NULL)
-        rc = network_start(p, d, *pid, tail, err);
+        rc = network_start(p, d, p->egress != NULL ? egress->resolver.pid : *pid, tail, err);
+    if (rc == SP_OK)
+        rc = egress_attach(p, egress, *pid, err);
     if (rc == SP_OK && p->connect != NULL)
         rc = connector_close_dir(p, dir, err);
     if (rc == SP_OK && p->connect != NULL)
@@ -255,7 +257,7 @@ static int run_runtime(const struct plan *p, int *channel, struct proc_tail *tai
 }
 
 int start_box(const struct plan *p, const struct box_dir *d, struct relay_process *relay,
-              int *ret_pid, struct proc_tail *tail, struct err *err)
+              struct egress *egress, int *ret_pid, struct proc_tail *tail, struct err *err)
 {
     AUTO_CLOSE int channel = -1;
     AUTO_CLOSE int dir = -1;
@@ -268,6 +270,6 @@ int start_box(const struct plan *p, const struct box_dir *d, struct relay_proces
     if (rc == SP_OK)
         rc = note_init(d, ret_pid, err);
     if (rc == SP_OK)
-        rc = start_beside(p, d, relay, channel, dir, ret_pid, tail, err);
+        rc = start_beside(p, d, relay, egress, channel, dir, ret_pid, tail, err);
     return rc;
 }

@@ -3,6 +3,7 @@
 #define HELPER_START_H
 
 #include "helper/box_dir.h"
+#include "helper/egress.h"
 #include "helper/plan_read.h"
 #include "helper/proc.h"
 #include "helper/relay.h"
@@ -10,10 +11,11 @@
 #define START_LISTEN_FD 3  /* of ours */
 #define START_CHANNEL_FD 3 /* of the agent */
 
-/* The relay has begun. `tail` gets the end of what the runtime and the agent wrote. On failure something
+/* The relay has begun, and the network is set up. `tail` gets the end of what the runtime and the agent wrote. On failure something
  * may run. */
 MUST_CHECK int start_box(const struct plan *p, const struct box_dir *d, struct relay_process *relay,
-                         int *ret_pid, struct proc_tail *tail, struct err *err);
+                         struct egress *egress, int *ret_pid, struct proc_tail *tail,
+                         struct err *err);
 /* True after SIGTERM, which also comes when the parent dies. */
 bool start_is_stopped(void);
 /* The runtime did not fail: somebody has killed it. */

@@ -3,23 +3,7 @@
 
 import assert from "node:assert/strict";
 import { Browser } from "./chromium.mjs";
-
-const url = process.env.SANDPOOL_URL;
-const tokens = JSON.parse(process.env.SANDPOOL_TOKENS);
-const hostile = process.env.SANDPOOL_HOSTILE;
-
-async function api(path, { token = tokens.boss, method = "GET", body } = {}) {
-  const response = await fetch(`${url}${path}`, { method, headers: { Authorization: `Bearer ${token}` }, body: body && JSON.stringify(body) });
-  return response.json();
-}
-
-async function until(what, f) {
-  const end = Date.now() + 30000;
-  while (!(await f())) {
-    assert(Date.now() < end, typeof what === "function" ? what() : what);
-    await new Promise((resolve) => setTimeout(resolve, 30));
-  }
-}
+import { api, hostile, login, open, press, row, rows, staysHere, tokens, until, url } from "./page.mjs";
 
 /* What is seen is what is said: the pool goes on meanwhile, so both are asked for until they agree. */
 async function agree(seen, said) {
@@ -30,39 +14,7 @@ async function agree(seen, said) {
   });
 }
 
-/* --- what is on the page --- */
-
-const row = (caption, name) => {
-  const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === caption);
-  const found = [...(table?.tBodies[0].rows ?? [])].find((r) => r.cells[0].textContent === name);
-  return found ? [...found.cells].map((c) => c.textContent) : null;
-};
-const rows = (caption) => {
-  const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === caption);
-  return [...(table?.tBodies[0].rows ?? [])].map((r) => r.cells[0].textContent);
-};
 const tile = (title) => [...document.querySelectorAll(".tile")].find((t) => t.firstChild.textContent === title)?.children[1].textContent;
-const press = (text) => {
-  const button = [...document.querySelectorAll("dialog[open] button, main button")].find((b) => (b.ariaLabel ?? b.textContent) === text && !b.disabled);
-  button?.click();
-  return Boolean(button);
-};
-const open = (hash) => {
-  location.hash = hash;
-};
-
-async function login(page, token) {
-  await page.goto(`${url}/ui`);
-  await page.until(() => document.activeElement?.id === "token");
-  await page.type("no such token of mine");
-  await page.press("Enter");
-  await page.until(() => document.querySelector("[role=alert]")?.textContent.includes("does not know"));
-  await page.type(token);
-  await page.press("Enter");
-  await page.until(() => document.querySelector("#link").textContent === "live");
-  /* Who asks without a token is refused: that is all the page has done wrong. */
-  page.problems = page.problems.filter((p) => !p.includes("401 (Unauthorized)"));
-}
 
 /* --- the steps --- */
 
@@ -90,6 +42,26 @@ async function seesThePool(page) {
   assert.match((await page.run(row, "Acquires by source", "warm"))[2], /^\d/);
   await page.until((want) => document.querySelector("table caption") && document.body.innerText.includes(want), "leased");
   assert.equal(await page.run(() => document.querySelectorAll("svg.chart").length), 4);
+}
+
+/* The charts end with what the daemon has of its last step. */
+async function seesTheHour(page) {
+  const now = (n) => [...document.querySelectorAll("svg.chart")][n].ariaLabel;
+  const last = (column) => column.at(-1) ?? "-";
+  await until("a step has ended", async () => (await api("/v1/pool/history")).steps > 2);
+  await agree(
+    async () => (await page.run(now, 0)).replace(/, starting.*/, ""),
+    async () => {
+      const { boxes } = await api("/v1/pool/history");
+      return `Boxes, now: leased ${last(boxes.leased)}, blank ${last(boxes.blank)}, parked ${last(boxes.parked)}`;
+    },
+  );
+  assert.match(await page.run(now, 1), /^Hit rate, now: /);
+  assert(await page.run(() => document.querySelector("path.area").getAttribute("d").startsWith("M")));
+  await page.run(() => document.querySelector("svg.chart").focus());
+  await page.press("ArrowLeft");
+  await page.press("ArrowLeft");
+  await page.until(() => !document.querySelector("svg.chart").ariaLabel.includes("now") || document.querySelector(".cursor").getAttribute("visibility") === "visible");
 }
 
 /* A change elsewhere is seen without being asked for. */
@@ -241,19 +213,13 @@ async function isForOthers(browser) {
   await page.close();
 }
 
-function staysHere(page) {
-  for (const request of page.requests) {
-    assert(request.url.startsWith(url) || request.url.startsWith(url.replace("http", "ws")), request.url);
-    for (const token of Object.values(tokens)) assert(!decodeURIComponent(request.url).includes(token), "a token in an address");
-  }
-}
-
 const browser = await Browser.start();
 try {
   const page = await browser.page();
   await page.size(1280, 900);
   await login(page, tokens.boss);
   await seesThePool(page);
+  await seesTheHour(page);
   await seesChanges(page);
   await pausesAProfile(page);
   await isNamed(page);

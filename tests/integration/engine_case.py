@@ -114,7 +114,8 @@ class EngineCase(TestCase):
 
 class Proxy:
     """Between the daemon and the engine. `hook(method, path)` sees each request and may return "swallow": the engine
-    gets it, the reply is never given; or "refuse": the connection is closed at once. It may also wait or act itself."""
+    gets it, the reply is never given; "refuse": the connection is closed at once; or "fail": an error is answered, and the
+    engine is not asked. It may also wait or act itself."""
 
     def __init__(self, case, target, wrap=None, tcp=False, start=True):
         self.target = target
@@ -191,6 +192,9 @@ class Proxy:
         self.seen.append((method, path))
         verdict = self.hook(method, path)
         if verdict == "refuse":
+            return
+        if verdict == "fail":
+            client.sendall(b'HTTP/1.1 500 X\r\nConnection: close\r\nContent-Length: 18\r\n\r\n{"message":"busy"}')
             return
         kept = [line for line in lines if not line.lower().startswith(("connection:", "expect:"))]
         with socket.socket(socket.AF_UNIX) as upstream:

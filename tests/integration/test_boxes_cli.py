@@ -136,7 +136,7 @@ class CommandLine(BoxCase):
         self.assertEqual(follower.wait(WAIT_S), 0)
         done = self.sandpool("logs", self.box.id, job)
         self.assertEqual((done.stdout, done.stderr), (b"a\n", b"b\n"))
-        self.assertIn(b"no such job", self.sandpool("logs", self.thread, "999", expect=1).stderr)
+        self.assertIn(b"no such job; 'sandpool jobs ID' lists them", self.sandpool("logs", self.thread, "999", expect=1).stderr)
         self.sandpool("kill", self.thread, "x", expect=2)
 
     def test_daemon_killed_in_the_middle(self):

@@ -106,7 +106,7 @@ class Reboot(DurableCase):
         self.reboot()
         self.await_state(box.id)
         self.assertEqual(self.pool.delete(f"/v1/sandboxes/{box.id}").status, 200)
-        self.assertEqual(self.disks(), 0)
+        wait_until(lambda: self.disks() == 0, "the directory of the box that was lost is gone, too")
         self.assertEqual(self.acquire("t", "cold").sh("ls /workspace"), "")
 
     def test_without_the_database(self):

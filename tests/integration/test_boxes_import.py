@@ -152,6 +152,10 @@ class Refused(ImportCase):
                                "/tmp": [entry("files/tmp", data=b"x")],
                                "/.sandpool/agent": [directory("files/.sandpool"), directory("files/.sandpool/agent")],
                                "/.sandpool": [symlink("files/.sandpool", "/nowhere")],
+                               "/.sandpool' is a link": [directory("files/proc"), directory("files/proc/self"),
+                                                         symlink("files/.sandpool", "/proc/self")],
+                               "/.sandpool/agent' is a link": [directory("files/.sandpool"), entry("files/program", data=b"x"),
+                                                               symlink("files/.sandpool/agent", "/program")],
                                "/etc/hostname": [etc, directory("files/etc/hostname")],
                                "/etc": [entry("files/etc", data=b"x")]}.items():
             with self.subTest(place=place):

@@ -1,5 +1,4 @@
-"""Calls to a box through the daemon: who may call, what reaches the box, what its caller is answered when the box or the
-connection to it ends in the middle, and how many may call at once."""
+"""Calls to a box through the daemon: who may call, what reaches the box, what comes back when something ends in the middle, how many."""
 
 import http.client
 import http.server
@@ -111,11 +110,9 @@ class Passing(CallsCase):
         self.serve()
         self.lease()
         size = 48 * 1024 * 1024
-        answer = self.call("PUT", self.base + "/files?path=big", b"x" * size)
-        self.assertEqual(self.assertOk(answer)["size"], size)
+        self.assertEqual(self.assertOk(self.call("PUT", self.base + "/files?path=big", b"x" * size))["size"], size)
         self.up.acts["/v1/agent/files"] = lambda call: (setattr(call, "path", f"/big?{size}"), call.do_big())[1]
-        answer = self.call("GET", self.base + "/files?path=big")
-        self.assertEqual(len(answer.data), size)
+        self.assertEqual(len(self.call("GET", self.base + "/files?path=big").data), size)
 
     def test_it_counts_as_use(self):
         self.serve(profile={"idle_timeout_s": 1})
@@ -294,6 +291,16 @@ class Losing(CallsCase):
         connection = self.start(calls={"idle_timeout_s": 1})
         self.assertCode(self.finish(connection), 504, "timeout")
 
+    def test_a_stream_in_which_nothing_moves(self):
+        self.serve(calls={"idle_timeout_s": 4})  # time enough for a busy machine to begin
+        self.lease()
+        self.hang(chunk(LINE), "application/x-ndjson")
+        self.up.acts["/v1/agent/jobs"] = self.up.acts["/v1/agent/exec"]
+        self.hang(chunk(EVENT), "text/event-stream")
+        both = [self.open("POST", self.base + what, {}) for what in ("/jobs", "/exec")]
+        text = b"".join(one.getresponse().read() for one in both)
+        self.assertEqual((text.count(b'"transport_lost"'), b"has come from it for 4 s" in text), (2, True), text)
+
     def test_a_take_over_in_the_middle(self):
         connection = self.start(chunk(EVENT), "text/event-stream")
         response = connection.getresponse()
@@ -444,8 +451,7 @@ class Ports(CallsCase):
         self.assertEqual(upgrade["headers"], plain)
         self.assertEqual((plain["X-Forwarded-Prefix"], plain["Authorization"]), (self.at, "Basic of-the-program"))
 
-    def test_an_answer_to_connect_without_an_end(self):
-        """An agent that lies keeps nobody but its own caller waiting."""
+    def test_a_lying_answer_to_connect_without_an_end(self):
         self.start()
         self.addCleanup(self.up.is_flood_over.set)
         for head in (b"HTTP/1.1 407 No\r\nContent-Length: 9000000000000000000\r\n\r\n",

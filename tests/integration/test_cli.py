@@ -55,6 +55,7 @@ class Cli(TestCase):
     def test_a_thread_is_as_good_as_an_id(self):
         self.run_cli("acquire", "demo")
         self.assertIn("demo", self.run_cli("get", "demo").stdout)
+        self.assertRegex(self.run_cli("get", "demo", "--stats").stdout, r"(?m)^cpu_ms +\d+$")
         self.assertIn("has no sandbox", self.run_cli("get", "demo", "--user", "ana", status=4).stderr)
         self.run_cli("acquire", "demo", "--user", "ana@example.org")
         self.run_cli("renew", "demo", "--user", "ana@example.org", "--ttl", "1h")

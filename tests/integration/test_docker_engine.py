@@ -216,6 +216,28 @@ class ByHand:
         box.run("x=1; while true; do x=$x$x; done")
         self.wait_event(daemon, "box.oom", box_id=box.box_id)
 
+    def test_pause_that_fails(self):
+        """Runtimes fail to stop a container on a busy machine: it is tried again, and not for ever."""
+        proxy = Proxy(self, self.engine.socket)
+        daemon = self.daemon_on({"default": self.config(proxy.address, warm=0)})
+        box = self.box(daemon, "one")
+        tries, failing = [], 2
+
+        def hook(_, path):
+            if not path.endswith("/pause"):
+                return None
+            tries.append(path)
+            return "fail" if len(tries) <= failing else None
+        proxy.hook = hook
+        answer = self.client(daemon).post(f"/v1/sandboxes/{box.id}/pause", {})
+        self.assertEqual((answer.status, len(tries)), (200, 3), answer)
+        self.assertEqual(self.client(daemon).post(f"/v1/sandboxes/{box.id}/resume", {}).status, 200)
+        tries.clear()
+        failing = 3
+        answer = self.client(daemon).post(f"/v1/sandboxes/{box.id}/pause", {})
+        self.assertEqual((answer.status, len(tries)), (502, 3), answer)
+        self.assertEqual(self.box(daemon, "one").sh("echo on"), "on\n")
+
     def test_broken_stream(self):
         """What happens while it is broken is found by the listing that follows."""
         proxy = Proxy(self, self.engine.socket)

@@ -161,6 +161,10 @@ class Exports(SnapshotCase):
         self.refused(bundle(self.head(), [entry("blobs/sha256/../x", data=b"x"), *good]), 422, "invalid_field")
         self.refused(bundle(self.head(), [entry("index.json", tarfile.SYMTYPE, link="/etc/passwd"), *good]), 422, "invalid_field")
         self.refused(bundle(self.head(), good[:2] + good[1:]), 422, "invalid_field", "twice")
+        for name, values in {"WorkingDir": ("../..", "/proc/self/fd/7", "//sys", "/etc/../proc", "/a\nb", "/a" * 200), "User": ("-1", "4294967295", "a\nb", "1:x\x1b"),
+                             "Env": (["=x"], ["A=1", "B"])}.items():
+            for value in values:
+                self.refused(bundle(self.head(), image({name: value}, [layer("f", b"text")])), 422, "invalid_field", name)
         self.refused(bundle(self.head(), good[:-1]), 422, "invalid_field", "one image")
         self.refused(bundle(self.head(), image({}, [layer("f", b"x")], manifest={"config": {"digest": "sha256:x"}})), 422,
                      "invalid_field", "missing")
@@ -194,7 +198,11 @@ class Exports(SnapshotCase):
             self.assertEqual(status, 200, back)
             return self.daemon.acquire(f"thread-{number}", snapshot_id=back["snapshot_id"], wait_ms=20000)
 
+        into_proc = [entry("proc/self/fd/7", tarfile.DIRTYPE, mode=0o755), entry("place", link="/proc/self/fd/7", kind=link)]
         for number, (words, *entries) in enumerate((
+                ("'/place' is a link to where no box can begin", *into_proc),
+                ("is not a directory", entry("place", data=b"x")),
+                ("'/.sandpool' is", entry(".sandpool", link="/tmp", kind=link)),
                 ("'/etc/passwd' is a named pipe", entry("etc/passwd", fifo)),
                 ("'/etc/group' is a named pipe", entry("etc/group", link="../one", kind=link), entry("one", link="/two/p", kind=link),
                  entry("two", link="var", kind=link), entry("var/p", fifo)),
@@ -204,7 +212,8 @@ class Exports(SnapshotCase):
             answer = acquired(number, *entries)
             self.assertEqual((answer.status, answer.json["error"]["code"]), (422, "invalid_field"), answer)
             self.assertIn(words, answer.json["error"]["message"])
-        answer = acquired("good", entry("etc/group", link="../groups", kind=link), entry("groups", data=b"ann:x:1000:\n"))
+        elsewhere = [entry("there", tarfile.DIRTYPE, mode=0o755), entry("place", link="/there", kind=link)]
+        answer = acquired("good", *elsewhere, entry("etc/group", link="../groups", kind=link), entry("groups", data=b"ann:x:1000:\n"))
         self.assertEqual(answer.status, 200, answer)
         self.assertAgree(self.daemon)
 

@@ -36,7 +36,8 @@ class Page(TestCase):
             "socket": {"hosts": ["pool.example.com"]},
             "pool": {"max_boxes": 200},
             "profiles": {"default": {"backend": "sim", "warm": {"min": 3, "max": 3}, "sim": sim},
-                         "broken": {"backend": "sim", "warm": {"min": 1, "max": 1}, "sim": {**sim, "fail_percent": 100}}}})
+                         "broken": {"backend": "sim", "warm": {"min": 1, "max": 1}, "sim": {**sim, "fail_percent": 100}}}},
+            env={"SANDPOOL_HURRY": "20"})  # the steps of its history
         cls.addClassCleanup(lambda: cls.daemon.process and cls.daemon.process.kill())
         cls.daemon.start()
 

@@ -287,14 +287,16 @@ class Engine:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def kill_strays(self):
-        """What names our directory in its command line: containerd and its shims, when dockerd was killed."""
+        """What names our directory in its command line: containerd and its shims, when dockerd was killed, and Podman's
+        programs that clean up behind a container, which would make the directory again."""
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f:
                     words = f.read().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if ("containerd" in words[0] or "conmon" in words[0]) and any(w.startswith(self.dir + "/") for w in words):
+            is_of_engine = any(name in words[0] for name in ("containerd", "conmon", "podman"))
+            if is_of_engine and any(w.startswith(self.dir + "/") for w in words):
                 try:
                     os.kill(int(pid), signal.SIGKILL)
                 except ProcessLookupError:

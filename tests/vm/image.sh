@@ -8,7 +8,7 @@ dir=$(readlink -m "$1") mirror=$2
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
 packages=(systemd systemd-sysv udev kmod dbus dbus-user-session libpam-systemd initramfs-tools linux-image-cloud-amd64
-    libuv1 libcurl4 libsqlite3-0 libyaml-0-2 libncursesw6 runc crun e2fsprogs python3 ca-certificates slirp4netns passt uidmap
+    libuv1 libcurl4 libsqlite3-0 libyaml-0-2 libncursesw6 runc crun e2fsprogs python3 ca-certificates slirp4netns passt nftables uidmap
     iproute2 procps curl busybox-static openssl)
 
 # What the disk depends on: another text here, another disk.

@@ -7,7 +7,7 @@ const { Job } = require('./job');
 const { Ports } = require('./ports');
 const { Renewal } = require('./renewal');
 const { Run, commandBody } = require('./run');
-const { NotFound, ProtocolError, SandboxLost, SandpoolError, fromAnswer } = require('./errors');
+const { NotFound, ProtocolError, SandboxLost, SandpoolError, fromAnswer, listOf } = require('./errors');
 const { Sandbox } = require('./sandbox');
 const { Snapshot } = require('./snapshot');
 
@@ -196,8 +196,7 @@ class Box {
 
   /** All jobs that the sandbox knows. */
   async jobs() {
-    const { jobs = [] } = await this.json('GET', 'jobs');
-    return jobs.map((/** @type {any} */ view) => new Job(this, view));
+    return listOf(await this.json('GET', 'jobs'), 'jobs').map((view) => new Job(this, view));
   }
 
   /**

@@ -109,7 +109,21 @@ function fromAnswer(status, text) {
   });
 }
 
+/**
+ * The objects in a list of an answer. Boxes are not trusted: it may be anything.
+ * @param {any} answer
+ * @param {string} key
+ * @returns {any[]}
+ */
+function listOf(answer, key) {
+  const list = answer?.[key];
+  if (!Array.isArray(list) || list.some((one) => one === null || typeof one !== 'object')) {
+    throw new ProtocolError('protocol', `the answer must have a list of ${key}`);
+  }
+  return list;
+}
+
 module.exports = {
   SandpoolError, ConnectionFailed, DeadlineExceeded, ProtocolError, NotFound, SandboxLost, TransportLost, FileError,
-  FileNotFound, CommandFailed, RETRYABLE, makeError, fromAnswer,
+  FileNotFound, CommandFailed, RETRYABLE, makeError, fromAnswer, listOf,
 };

@@ -4,7 +4,7 @@
 const fs = require('node:fs');
 const { Readable } = require('node:stream');
 const { target } = require('./address');
-const { FileError, FileNotFound, SandpoolError } = require('./errors');
+const { FileError, FileNotFound, SandpoolError, listOf } = require('./errors');
 const { Patience } = require('./events');
 const { save } = require('./save');
 const { pack } = require('./tar_write');
@@ -107,7 +107,7 @@ class Files {
     const { recursive, depth, limit, user, signal } = options;
     const query = { path: directory, recursive: recursive ? 1 : undefined, depth, limit, user };
     const answer = await this.box.json('GET', target('files/list', query), { signal });
-    return Object.assign((answer.entries ?? []).map(entryOf), { truncated: Boolean(answer.truncated) });
+    return Object.assign(listOf(answer, 'entries').map(entryOf), { truncated: Boolean(answer.truncated) });
   }
 
   /**

@@ -3,7 +3,7 @@
 
 const net = require('node:net');
 const { Readable } = require('node:stream');
-const { ProtocolError } = require('./errors');
+const { ProtocolError, listOf } = require('./errors');
 const { WebSocketConnection } = require('./websocket');
 
 const FORWARD_MAX = 128; // connections of one forwarded port
@@ -19,8 +19,7 @@ class Ports {
 
   /** What listens in the sandbox. @returns {Promise<any[]>} */
   async list() {
-    const { ports = [] } = await this.box.json('GET', 'ports');
-    return ports;
+    return listOf(await this.box.json('GET', 'ports'), 'ports');
   }
 
   /**

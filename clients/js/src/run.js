@@ -5,7 +5,7 @@
 const { randomBytes } = require('node:crypto');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { StringDecoder } = require('node:string_decoder');
-const { ConnectionFailed, SandpoolError, TransportLost } = require('./errors');
+const { ConnectionFailed, SandpoolError, TransportLost, listOf } = require('./errors');
 const { Patience } = require('./events');
 const { HeadTail, Result } = require('./result');
 const { ACCEPT, followJob } = require('./follow');
@@ -192,8 +192,8 @@ class Run {
     const patience = new Patience(limitMs, signal);
     for (let look = 0; look < LOOKS;) {
       try {
-        const { jobs = [] } = await this.box.json('GET', 'jobs', { signal, timeoutMs: LOOK_MS });
-        const view = jobs.find((/** @type {any} */ job) => job.tag === this.place.tag);
+        const answer = await this.box.json('GET', 'jobs', { signal, timeoutMs: LOOK_MS });
+        const view = listOf(answer, 'jobs').find((job) => job.tag === this.place.tag);
         if (view) {
           this.place.job = String(view.job);
           this.place.pid = view.pid ?? null;

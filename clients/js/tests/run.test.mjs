@@ -119,6 +119,23 @@ test('a sandbox that says all is well and never ends the command', async (t) => 
   assert.deepEqual([slow.outcome, slow.stdout], ['exited', 'ab']);
 });
 
+test('answers of a sandbox that are something else', async (t) => {
+  const fake = await Fake.start(t);
+  const box = await fake.box(t);
+  const calls = [() => box.jobs(), () => box.job('7'), () => box.ports.list(), () => box.files.list(), () => box.files.stat('a')];
+  for (const answer of [null, 5, 'x', { jobs: [null], ports: 'x', entries: { length: 1 } }]) {
+    fake.route('GET', /\/(jobs|ports|list|stat|7)$/, (call) => call.json(answer));
+    for (const [i, call] of calls.entries()) {
+      if (typeof answer === 'object' && answer && (i === 1 || i === 4)) continue; // any object will do
+      await assert.rejects(call(), { code: 'protocol' }, `${i}: ${JSON.stringify(answer)}`);
+    }
+  }
+  // The job of a command whose answer is missing is looked for in such a list, too.
+  fake.route('POST', EXEC, (call) => call.res.socket.destroy());
+  const lost = await box.run('x').catch((error) => error);
+  assert.ok(['transport_lost', 'protocol', 'connect_failed'].includes(lost.outcome ?? lost.code), String(lost));
+});
+
 test('the daemon is restarted in the middle', async (t) => {
   const fake = await Fake.start(t);
   const box = await fake.box(t);

@@ -219,9 +219,9 @@ static void put_network(struct json_out *j, const struct docker_plan *p)
     const char *bind = p->profile->docker.bind_host;
     char port[16];
 
-    if (p->profile->network == CONFIG_NETWORK_NONE)
+    if (p->profile->network.mode == CONFIG_NETWORK_NONE)
         json_put_str(j, "NetworkMode", "none");
-    else if (p->profile->network == CONFIG_NETWORK_HOST)
+    else if (p->profile->network.mode == CONFIG_NETWORK_HOST)
         json_put_str(j, "NetworkMode", "host");
     else
         json_put_str(j, "NetworkMode", p->profile->docker.network);
@@ -383,7 +383,7 @@ void docker_put_body(const struct docker_plan *p, struct buf *out)
     json_begin_obj(&j, NULL);
     json_put_str(&j, "Image", p->image);
     str_hex64(hex, p->labels->box_id);
-    if (p->profile->network != CONFIG_NETWORK_HOST)
+    if (p->profile->network.mode != CONFIG_NETWORK_HOST)
         json_put_str(&j, "Hostname", hex);
     if (!str_is_empty(p->profile->docker.user))
         json_put_str(&j, "User", p->profile->docker.user);

@@ -68,6 +68,7 @@ static void put_bodies(struct making *m, struct docker_plan *plan)
     plan->image = snapshot;
     buf_init(&m->rebase.old_body, DOCKER_BODY_MAX);
     docker_put_body(plan, &m->rebase.old_body);
+    plan->image = m->image_name; /* the name of the snapshot goes */
 }
 
 static int prepare(struct making *m, const struct docker_image *image, struct err *err)
@@ -101,7 +102,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                        p->runtime);
     if (p->agent == CONFIG_AGENT_INJECT && str_is_empty(d->agent))
         return err_set(err, SP_CONFIG, "there is no sandpool-agent: set agent.path");
-    if (p->network != CONFIG_NETWORK_NAT && !is_local)
+    if (p->network.mode != CONFIG_NETWORK_NAT && !is_local)
         return err_set(err, SP_CONFIG,
                        "`network: none` and `host` need an engine on this machine, at a Unix "
                        "socket: use `network: nat`");
@@ -113,7 +114,7 @@ static int prepare(struct making *m, const struct docker_image *image, struct er
                                             (p->docker.inject == CONFIG_INJECT_AUTO && !is_local));
     if (p->agent == CONFIG_AGENT_INJECT && !m->want_upload)
         plan.agent = d->agent;
-    if (p->network != CONFIG_NETWORK_NAT)
+    if (p->network.mode != CONFIG_NETWORK_NAT)
         rc = docker_relay_new(d, m->box->entry.id, making_taken, m, &m->relay, err);
     if (rc != SP_OK)
         return rc;

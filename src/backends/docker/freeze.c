@@ -7,12 +7,16 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+/* On a busy machine runtimes give up when a control group does not stand still at once. */
+enum { TRIES = 3 };
+
 /* `priv` of the request. */
 struct freezing {
     struct call call;
     struct call look; /* it was refused: what is it? */
     struct docker *docker;
     struct backend_freeze *request;
+    unsigned tries;
     struct err err;
     char container[DOCKER_CONTAINER_MAX + 1];
 };
@@ -98,6 +102,9 @@ static void end(struct freezing *f, int rc, const struct err *err)
     free(f);
 }
 
+static void try_it(struct freezing *f);
+
+/* It runs, and is not as it should be: it may have been too busy for that. */
 static void on_looked(struct op *op)
 {
     struct freezing *f = container_of(op, struct freezing, look.op);
@@ -111,6 +118,8 @@ static void on_looked(struct op *op)
     (void) json_doc_free(doc);
     if (rc == SP_OK && found.is_running && found.is_paused == f->request->is_frozen)
         end(f, SP_OK, NULL);
+    else if (rc == SP_OK && found.is_running && f->tries < TRIES)
+        try_it(f);
     else
         end(f, f->err.code, &f->err);
 }
@@ -126,9 +135,21 @@ static void on_called(struct op *op)
         end(f, rc, &f->err);
         return;
     }
+    call_fini(&f->look);
     docker_call_init(d, &f->look, "GET");
     buf_printf(&f->look.path, "/containers/%s/json", f->container);
     docker_call_start(&f->look, RT_NEVER, on_looked);
+}
+
+static void try_it(struct freezing *f)
+{
+    f->tries++;
+    call_fini(&f->call);
+    docker_call_init(f->docker, &f->call, "POST");
+    buf_puts(&f->call.path, "/containers/");
+    call_put(&f->call, f->container);
+    buf_puts(&f->call.path, f->request->is_frozen ? "/pause" : "/unpause");
+    docker_call_start(&f->call, RT_NEVER, on_called);
 }
 
 static void on_cancel(struct op *op)
@@ -152,9 +173,5 @@ void docker_freeze(struct backend *backend, struct backend_freeze *r, uint64_t d
     str_copy_cut(f->container, sizeof(f->container), b != NULL ? b->container : r->box.ref);
     if (b != NULL)
         b->is_paused = r->is_frozen; /* it is no notice that the engine's event is of our doing */
-    docker_call_init(d, &f->call, "POST");
-    buf_puts(&f->call.path, "/containers/");
-    call_put(&f->call, f->container);
-    buf_puts(&f->call.path, r->is_frozen ? "/pause" : "/unpause");
-    docker_call_start(&f->call, RT_NEVER, on_called);
+    try_it(f);
 }

@@ -473,6 +473,7 @@ static void on_created(struct op *op)
     if (m->call.http.status == 400 && m->has_extras) /* the profile's own part was made before */
         rc = SP_INVALID_FIELD;
     if (rc != SP_OK) {
+        rc = making_explain(m, rc, &err);
         making_undo(m, rc == ERR_TAKEN || rc == SP_NOT_FOUND ? SP_BACKEND_FAILED : rc, &err);
         return;
     }

@@ -24,12 +24,13 @@ enum making_step {
     MAKING_STEP_COUNT
 };
 
-/* What the engine will read of a snapshot (fit.c). */
+/* What the engine and its runtime will open of a snapshot (fit.c). */
 struct docker_fit {
-    bool is_wanted;             /* it is made of one */
-    unsigned at;                /* of the files */
-    unsigned links;             /* that were followed to it */
+    bool is_wanted; /* it is made of one */
+    unsigned at;    /* of the files, then of the directories on the way to where it begins */
+    unsigned links; /* that were followed to it */
     char path[DOCKER_PATH_MAX]; /* where the last one leads; empty: none does */
+    char dir[DOCKER_PATH_MAX];  /* that is looked at; empty: a file is */
 };
 
 /* A hibernated sandbox that comes back on another image (rebase.c). */

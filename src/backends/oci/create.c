@@ -327,18 +327,13 @@ static void go_wait(struct making *m, struct list *where)
 static void choose(struct making *m)
 {
     const struct config_profile *p = m->request->profile;
+    const char *missing = oci_network_missing(m->oci, p);
     struct oci_runtime *runtime = NULL;
     struct err err;
     int rc = SP_OK;
 
-    if (p->network == CONFIG_NETWORK_NAT && str_is_empty(m->oci->slirp) &&
-        str_is_empty(m->oci->pasta)) {
-        rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
-                     m->oci->is_rootless
-                         ? "`network: nat` needs slirp4netns, which is not installed: install the "
-                           "package slirp4netns"
-                         : "`network: nat` needs slirp4netns or pasta, and neither is installed: "
-                           "install the package slirp4netns or passt");
+    if (missing != NULL) {
+        rc = err_set(&err, SP_BACKEND_UNAVAILABLE, "%s", missing);
         go_end(m, rc, &err);
         return;
     }
@@ -346,7 +341,7 @@ static void choose(struct making *m)
         runtime = m->trial;
     else
         rc = oci_runtime_for(m->oci, p->runtime, &runtime, &err);
-    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network != CONFIG_NETWORK_NONE)
+    if (rc == SP_OK && runtime->flavour == OCI_RUNSC && p->network.mode != CONFIG_NETWORK_NONE)
         rc = err_set(&err, SP_BACKEND_UNAVAILABLE,
                      "boxes by runsc have no network so far: only `network: none` works");
     if (rc == SP_OK && runtime->flavour == OCI_RUNSC && m->oci->is_rootless)

@@ -215,6 +215,12 @@ static void report_nat(struct backend_exam *r, const struct oci *o)
     else
         backend_report(r, BACKEND_FINDING_OK, "network nat", "%.200s",
                        !str_is_empty(o->slirp) ? o->slirp : o->pasta);
+    if (str_is_empty(o->nft) || str_is_empty(o->slirp))
+        backend_report(r, BACKEND_FINDING_WARN, "network.allow",
+                       "%s is not installed (install the package %s): profiles with "
+                       "`network.allow` cannot be used",
+                       str_is_empty(o->nft) ? "nft" : "slirp4netns",
+                       str_is_empty(o->nft) ? "nftables" : "slirp4netns");
 }
 
 static void report_all(struct examining *x)

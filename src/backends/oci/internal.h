@@ -13,7 +13,8 @@
  *   keep.c     durable boxes that have ended
  *   update.c   late binding                       examine.c  findings for `sandpool doctor`
  *   rootless.c the daemon of an ordinary user    hoard.c    memory of the kernel that boxes hold
- *   stats.c    what a box has used */
+ *   stats.c    what a box has used               network.c  what a network needs
+ *   egress.c   what a running box may reach */
 #ifndef OCI_INTERNAL_H
 #define OCI_INTERNAL_H
 
@@ -133,7 +134,7 @@ MUST_CHECK int oci_record_write(int dir_fd, const struct oci_record *r, struct e
 /* --- what is there (scan.c), on any thread --- */
 
 /* Processes outside a box without which it is of no use. */
-enum oci_beside { OCI_BESIDE_NETWORK, OCI_BESIDE_GUARD, OCI_BESIDE_COUNT };
+enum oci_beside { OCI_BESIDE_NETWORK, OCI_BESIDE_RESOLVER, OCI_BESIDE_GUARD, OCI_BESIDE_COUNT };
 
 struct oci_found {
     uint64_t id;
@@ -151,6 +152,7 @@ struct oci_found {
     bool is_frozen;                  /* by a scan: its processes stand still */
     bool has_remains;                /* it was durable, has ended, and its disk is nobody else's */
     bool has_local;                  /* its relay has a Unix socket */
+    char *egress;                    /* what it may reach, while it runs; NULL: there is no list */
     int flavour;                     /* whose notes of it there are, enum oci_flavour; -1: none */
 };
 
@@ -200,6 +202,7 @@ struct oci_box {
         struct oci_box *box;
         struct fdwatch *watch; /* NULL: nothing serves it, or that has ended */
     } beside[OCI_BESIDE_COUNT];
+    char *egress;             /* what it may reach; NULL: there is no list */
     enum backend_death death; /* what it will have died of */
     uint64_t snapshot;        /* that it was made from; 0: none */
     uint64_t removal_ns;      /* how long the last try to remove it could take; 0: no limit yet */
@@ -309,6 +312,7 @@ struct oci {
     unsigned extra_bind_count;
     char slirp[OCI_PATH_MAX]; /* slirp4netns; "": there is none */
     char pasta[OCI_PATH_MAX]; /* likewise */
+    char nft[OCI_PATH_MAX];   /* likewise */
 
     bool is_name_taken;   /* another daemon has the instance's name: reported */
     size_t foreign_count; /* boxes of another instance in our directory, at the last look */
@@ -350,6 +354,7 @@ struct oci_run_plan {
 void oci_plan_run(const struct oci *o, const struct oci_run_plan *p, struct buf *out);
 void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                      struct buf *out);
+void oci_plan_egress(const struct oci *o, uint64_t id, const char *allow, struct buf *out);
 void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                    const char *to, struct buf *out);
 void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_base,
@@ -361,6 +366,9 @@ uint64_t oci_pids(enum oci_flavour flavour, uint64_t pids);
 void oci_state_root(const struct oci *o, enum oci_flavour flavour, char *dst, size_t cap);
 /* The control group, from the root of its hierarchy. */
 void oci_cgroup(const struct oci *o, uint64_t id, char *dst, size_t cap);
+
+/* network.c: what is not there, as a sentence; NULL: nothing. */
+const char *oci_network_missing(const struct oci *o, const struct config_profile *p);
 
 /* create.c */
 /* With this runtime whatever the profile says, as a box that belongs to nobody. */
@@ -388,6 +396,11 @@ void oci_list(struct backend *b, struct backend_list *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
 void oci_bind(struct backend *b, struct backend_bind *r, uint64_t deadline_ns,
               void (*on_done)(struct op *));
+
+/* egress.c */
+void oci_egress(struct backend *b, struct backend_egress *r, uint64_t deadline_ns,
+                void (*on_done)(struct op *));
+const char *oci_allowed(struct backend *b, uint64_t box_id);
 
 /* freeze.c */
 void oci_freeze(struct backend *b, struct backend_freeze *r, uint64_t deadline_ns,

@@ -8,6 +8,7 @@
 #include "backends/oci/internal.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "helper/plan.h"
 
 #define CPU_PERIOD_US 100000U
 #define CPU_QUOTA_MIN_US 1000U /* the kernel takes no less */
@@ -24,21 +25,6 @@ static void put_strings(struct json_out *j, const char *key, const char *const *
     json_begin_arr(j, key);
     for (; *words != NULL; words++)
         json_put_str(j, NULL, *words);
-    json_end(j);
-}
-
-static void put_words(struct json_out *j, const char *key, const char *list)
-{
-    char word[CONFIG_TEXT_MAX + 1];
-
-    json_begin_arr(j, key);
-    while (*list != '\0') {
-        size_t len = strcspn(list, ",");
-
-        if (str_copy_n(word, sizeof(word), list, len))
-            json_put_str(j, NULL, word);
-        list += list[len] == ',' ? len + 1 : len;
-    }
     json_end(j);
 }
 
@@ -184,8 +170,10 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
     put_file(j, "/etc/hostname", text);
     (void) snprintf(text, sizeof(text), "127.0.0.1 localhost %s\n::1 localhost\n", hex);
     put_file(j, "/etc/hosts", text);
-    if (p->network == CONFIG_NETWORK_NAT)
-        put_file(j, "/etc/resolv.conf", "nameserver " NAT_RESOLVER "\n");
+    if (p->network.mode == CONFIG_NETWORK_NAT)
+        put_file(j, "/etc/resolv.conf",
+                 config_egress(p) != NULL ? "nameserver " HELPER_RESOLVER "\n"
+                                          : "nameserver " NAT_RESOLVER "\n");
     json_end(j);
 
     json_begin_arr(j, "binds");
@@ -194,7 +182,7 @@ static void put_contents(struct json_out *j, const struct oci *o, const struct c
     for (unsigned i = 0; is_host && i < o->extra_bind_count; i++)
         put_bind(j, o->extra_binds[i], o->extra_binds[i], true);
     put_bind(j, o->agent, OCI_AGENT_PATH, true);
-    if (p->network == CONFIG_NETWORK_HOST && access("/etc/resolv.conf", R_OK) == 0)
+    if (p->network.mode == CONFIG_NETWORK_HOST && access("/etc/resolv.conf", R_OK) == 0)
         put_bind(j, "/etc/resolv.conf", "/etc/resolv.conf", true);
     json_end(j);
 }
@@ -288,8 +276,12 @@ static void put_network(struct json_out *j, const struct oci *o, const struct co
         "-u",      "none",          "-T",          "none",        "-U",
         "none",    "--dns-forward", NAT_RESOLVER,  "{pid}",       NULL};
 
-    if (p->network == CONFIG_NETWORK_NAT)
+    if (p->network.mode == CONFIG_NETWORK_NAT)
         put_strings(j, "network", !str_is_empty(o->slirp) ? slirp : pasta);
+    if (config_egress(p) != NULL) {
+        json_put_str(j, "egress", config_egress(p));
+        json_put_str(j, "nft", o->nft);
+    }
 }
 
 PRINTF_LIKE(3, 4)
@@ -404,7 +396,7 @@ static void plan_run(const struct oci *o, const struct oci_run_plan *p, struct b
         json_put_bool(&j, "durable", true);
     put_contents(&j, o, p->profile, hex);
     put_profile_mounts(&j, p->profile->mounts);
-    put_words(&j, "allow", o->allow);
+    json_put_words(&j, "allow", o->allow);
     json_put_u64(&j, "user_id", strcmp(p->profile->user, "root") != 0 ? OCI_USER_ID : 0);
     put_run_command(&j, o, p, dir, hex);
     if (p->runtime->flavour == OCI_RUNSC)
@@ -452,6 +444,17 @@ void oci_plan_remove(const struct oci *o, uint64_t id, const struct oci_runtime 
     json_out_finish(&j, out);
 }
 
+void oci_plan_egress(const struct oci *o, uint64_t id, const char *allow, struct buf *out)
+{
+    struct json_out j;
+
+    begin(&j, o, id);
+    json_put_str(&j, "egress", allow);
+    json_put_str(&j, "nft", o->nft);
+    json_end(&j);
+    json_out_finish(&j, out);
+}
+
 void oci_plan_keep(const struct oci *o, uint64_t id, const struct oci_runtime *runtime,
                    const char *to, struct buf *out)
 {
@@ -479,7 +482,7 @@ void oci_plan_mount(const struct oci *o, const struct oci_box *b, uint64_t id_ba
     for (size_t i = 0; i < extras->mount_count; i++)
         backend_mount_put(&j, &extras->mounts[i]);
     json_end(&j);
-    put_words(&j, "allow", o->allow);
+    json_put_words(&j, "allow", o->allow);
     json_end(&j);
     json_out_finish(&j, out);
 }

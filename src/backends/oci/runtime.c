@@ -76,6 +76,7 @@ void oci_runtimes_init(struct oci *o)
         (void) add(o, usual[i]);
     (void) oci_find_program("slirp4netns", o->slirp, sizeof(o->slirp));
     (void) oci_find_program("pasta", o->pasta, sizeof(o->pasta));
+    (void) oci_find_program("nft", o->nft, sizeof(o->nft));
 }
 
 static struct oci_runtime *find(struct oci *o, const char *name)

@@ -40,6 +40,7 @@ static void close_own(int *fd)
 
 void oci_found_drop(struct oci_found *f)
 {
+    free(TAKE_PTR(f->egress));
     close_own(&f->pid_fd);
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
         close_own(&f->beside_fds[i]);
@@ -154,6 +155,7 @@ static bool has_remains(int dir_fd, const struct oci_found *f)
 int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct err *err)
 {
     char path[OCI_PATH_MAX + 32];
+    char allow[EGRESS_TEXT_MAX + 1];
     char hex[17];
     AUTO_CLOSE int fd = -1;
     int rc;
@@ -172,6 +174,9 @@ int oci_look(const char *boxes_dir, uint64_t id, struct oci_found *ret, struct e
     look_once(fd, ret);
     if (ret->is_running) {
         look_beside(fd, "net.pid", ret, OCI_BESIDE_NETWORK);
+        look_beside(fd, "resolver.pid", ret, OCI_BESIDE_RESOLVER);
+        if (file_read_start(fd, "egress", allow, sizeof(allow)) >= 0)
+            ret->egress = xstrdup(allow);
         look_beside(fd, "guard.pid", ret, OCI_BESIDE_GUARD);
     }
     ret->has_remains = has_remains(fd, ret);

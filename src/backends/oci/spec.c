@@ -89,7 +89,7 @@ uint64_t oci_spec_sockets(const struct oci_spec *s)
     uint64_t share = memory != 0 ? memory / SOCKET_COST : SOCKETS_MAX;
 
     /* In the host's network the sockets are the host's; Unix sockets are charged to the box. */
-    if (s->guard == NULL || s->profile->network == CONFIG_NETWORK_HOST ||
+    if (s->guard == NULL || s->profile->network.mode == CONFIG_NETWORK_HOST ||
         s->profile->sockets == CONFIG_SOCKETS_UNIX)
         return 0;
     return MIN_OF(MAX_OF(share, SOCKETS_MIN), SOCKETS_MAX);
@@ -160,7 +160,7 @@ static void put_mounts(struct json_out *o, const struct oci_spec *s)
               LIST("nosuid", "noexec", "nodev", "mode=1777", "size=64m", "nr_inodes=16384"));
     put_mount(o, "/dev/mqueue", "mqueue", LIST("nosuid", "noexec", "nodev"));
     /* The kernel shows /sys only to the owner of the network namespace. */
-    if (s->profile->network == CONFIG_NETWORK_HOST && (s->has_user_ns || s->is_rootless))
+    if (s->profile->network.mode == CONFIG_NETWORK_HOST && (s->has_user_ns || s->is_rootless))
         put_mount(o, "/sys", "tmpfs",
                   LIST("nosuid", "noexec", "nodev", "ro", "mode=755", "size=4k"));
     else
@@ -196,7 +196,7 @@ static void put_namespaces(struct json_out *o, const struct oci_spec *s)
     put_namespace(o, "uts");
     put_namespace(o, "mount");
     put_namespace(o, "cgroup");
-    if (s->profile->network != CONFIG_NETWORK_HOST)
+    if (s->profile->network.mode != CONFIG_NETWORK_HOST)
         put_namespace(o, "network");
     if (s->has_user_ns)
         put_namespace_at(o, "user", s->user_ns);
@@ -380,7 +380,7 @@ static void put_readonly_paths(struct json_out *o, const struct oci_spec *s)
  * of those that are over. And IPv6 of a link, where the box could fill the machine's table of neighbours. */
 static void put_sysctl(struct json_out *o, const struct oci_spec *s)
 {
-    bool has_link = s->profile->network == CONFIG_NETWORK_NAT;
+    bool has_link = s->profile->network.mode == CONFIG_NETWORK_NAT;
 
     if (oci_spec_sockets(s) == 0 && !has_link)
         return;

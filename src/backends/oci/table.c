@@ -39,6 +39,7 @@ void oci_box_drop(struct oci_box *b)
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)
         fdwatch_free(b->beside[i].watch);
     oci_snapshot_unuse(o, b->snapshot);
+    free(b->egress);
     boxes_drop(&b->entry);
     free(b);
 }
@@ -171,6 +172,8 @@ int oci_box_watch(struct oci_box *b, struct oci_found *f, struct err *err)
     if (rc != SP_OK)
         return rc;
     b->pid = f->pid;
+    free(b->egress);
+    b->egress = TAKE_PTR(f->egress);
     b->has_local = f->has_local;
     boxes_set(&b->entry, BOX_RUNNING);
     for (size_t i = 0; i < OCI_BESIDE_COUNT; i++)

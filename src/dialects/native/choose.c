@@ -39,8 +39,8 @@ static bool has_labels(const struct config_profile *c, const struct json *labels
 /* What it takes from the caller's limits is decided elsewhere: operators may exceed those of a profile that they name. */
 static bool has_all(const struct config_profile *c, const struct api_need *n, char why[REASON_MAX])
 {
-    if (n->network != NULL && strcmp(n->network, config_network_name(c->network)) != 0) {
-        (void) snprintf(why, REASON_MAX, "its network is %s", config_network_name(c->network));
+    if (n->network != NULL && strcmp(n->network, config_network_name(c->network.mode)) != 0) {
+        (void) snprintf(why, REASON_MAX, "its network is %s", config_network_name(c->network.mode));
         return false;
     }
     return has_labels(c, n->labels, why);

@@ -56,6 +56,8 @@ void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_opera
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
 /* The id of the path. Answers and returns false if it is not valid. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
+/* As a caller writes it: a uid, or 16 hex digits. */
+bool api_parse_principal(const char *text, uint64_t *ret);
 /* SHA-256 of "user:thread", first 16 hex digits. */
 /* The id that this caller's acquire with this request id waits for (acquire.c). */
 bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,
@@ -121,6 +123,9 @@ const struct pool_box *api_find_shown(const struct pool *pool, const char *sandb
 /* There is none: lost, if it ended by itself, or none that this caller may know of. */
 void api_reply_absent(struct http_exchange *ex, const struct api_caller *caller,
                       const char *sandbox_id);
+
+/* network.c */
+void api_network(struct http_exchange *ex);
 
 /* pause.c: true: the box is paused, and `handle` is called again when it runs. */
 MUST_CHECK bool api_wake(struct http_exchange *ex, const struct pool_box *box,

@@ -61,7 +61,8 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
         json_put_str(o, "warm_up", or_null(c->warm_up.command));
     }
     json_put_str(o, "user", c->user);
-    json_put_str(o, "network", config_network_name(c->network));
+    json_put_str(o, "network", config_network_name(c->network.mode));
+    json_put_words(o, "network_allow", config_egress(c)); /* null: whatever this machine reaches */
     put_limits(o, c);
     put_mounts(o, c, is_operator);
     put_names(o, "env", &c->env);
@@ -73,6 +74,7 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
     json_put_u64(o, "ttl_max_s", c->ttl_max_s);
     json_put_u64(o, "idle_timeout_s", c->idle_timeout_s);
     json_put_u64(o, "park_timeout_s", c->park_timeout_s);
+    json_put_u64(o, "leak_after_s", c->leak_after_s);
     json_put_bool(o, "personal", c->personal);
     json_put_bool(o, "durable", c->durable);
     put_labels(o, c);

@@ -18,6 +18,8 @@ const struct http_route api_routes[] = {
     {HTTP_METHOD_POST, "/v1/sandboxes/{id}/release", api_release, HTTP_BOUND, 0,
      "release a sandbox"},
     {HTTP_METHOD_POST, "/v1/sandboxes/{id}/renew", api_renew, HTTP_BOUND, 0, "extend a lease"},
+    {HTTP_METHOD_POST, "/v1/sandboxes/{id}/network", api_network, HTTP_BOUND, 0,
+     "change what a sandbox may reach"},
     {HTTP_METHOD_POST, "/v1/sandboxes/{id}/pause", api_box_pause, HTTP_BOUND, 0,
      "let a sandbox stand still, until the next call that needs it"},
     {HTTP_METHOD_POST, "/v1/sandboxes/{id}/resume", api_box_resume, HTTP_BOUND, 0,

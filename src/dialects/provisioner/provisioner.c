@@ -77,6 +77,9 @@ void provisioner_refuse(struct http_exchange *ex, int status, uint64_t retry_aft
     buf_init(&shown, 2 * DETAIL_MAX);
     if (status >= 500)
         hide_paths(&shown, text, strlen(text));
+    if (status >= 500 &&
+        strcmp(buf_str(&shown), text) != 0) /* whoever runs the daemon needs the paths */
+        log_warn("provisioner.failed", LF_STR("reason", text));
     put_detail(&out, status >= 500 ? buf_str(&shown) : text);
     buf_fini(&shown);
     http_reply(ex, status, json_type, buf_str(&out), out.len);
@@ -207,7 +210,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     p->engine = e;
     p->max_requests = max_requests;
     /* The names of tokens have no colon, so that none of them has the same hash. */
-    p->principal = front_principal(":provisioner");
+    p->principal = front_principal(FRONT_PROVISIONER);
     r = provisioner_read_key(c, p->key, err);
     if (r == SP_OK)
         r = box_proxy_new(&to_boxes, &p->proxy, err);

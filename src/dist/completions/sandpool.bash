@@ -14,11 +14,13 @@ _sandpool() {
     acquire:--network) words="none host nat" ;;
     snapshot:--format) words="sandpool oci" ;;
     ls:--state) words="starting blank leased parked deleting hibernated" ;;
+    ls:--by) words="user principal profile" ;;
+    ls:--sort) words="age leased idle user principal profile state" ;;
     token:--scope) words="read use operate read,use" ;;
   esac
   if [[ -z $words ]]; then
     case $command in
-    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    '') words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release network renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     acquire) words=' --user --profile --id --wait --ttl --idle --snapshot --metadata --env --mount --memory --cpus --pids --label --network --export --quiet --verbose --socket --json --request-timeout --help --version' ;;
     run) words=' --profile --thread --user --env --cwd --as --timeout --keep --tty --no-stdin --verbose --socket --json --request-timeout --help --version' ;;
     exec) words=' --env --cwd --as --user --interactive --tty --timeout --detach --socket --json --request-timeout --help --version'
@@ -39,12 +41,14 @@ _sandpool() {
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     release) words=' --user --generation --destroy --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
+    network) words=' --user --socket --json --request-timeout --help --version'
+      [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     renew) words=' --user --generation --ttl --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     get) words=' --user --alive --stats --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    ls) words=' --state --profile --user --thread --limit --quiet --socket --json --request-timeout --help --version' ;;
-    destroy) words=' --user --generation --quick --all --yes --socket --json --request-timeout --help --version'
+    ls) words=' --state --profile --user --thread --principal --leased-for --idle-for --leaking --by --sort --limit --quiet --socket --json --request-timeout --help --version' ;;
+    destroy) words=' --user --generation --quick --all --where --dry-run --yes --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     pool) words=' --socket --json --request-timeout --help --version' ;;
     top) words=' --once --interval --socket --json --request-timeout --help --version' ;;
@@ -67,7 +71,7 @@ _sandpool() {
     doctor) words=' --config --socket --json --request-timeout --help --version' ;;
     version) words=' --socket --json --request-timeout --help --version' ;;
     completion) words='bash zsh fish --socket --json --request-timeout --help --version' ;;
-    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
+    help) words='acquire run exec shell jobs logs kill cp port-forward snapshot fork release network renew get ls destroy pool top profile quote budget token usage events why backup pause resume drain reconcile reload doctor version completion help --socket --json --request-timeout --help --version' ;;
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))

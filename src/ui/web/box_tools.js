@@ -82,7 +82,7 @@ export class BoxTools {
     this.panel = el("div", { role: "tabpanel", id: "inside", tabindex: "0" }, el("p", { class: "faint pad" }, why));
     this.node = el("section", { class: "card", "aria-labelledby": "h-inside" }, el("h2", { id: "h-inside" }, "Inside"), this.list, this.panel);
     this.selected = null;
-    this.state = null;
+    this.state = undefined; /* not known yet; null: it is gone */
   }
 
   /* Arrows move between tabs, as everywhere. */
@@ -104,6 +104,7 @@ export class BoxTools {
     }
     const part = this.parts[name];
     if (part === null) this.panel.replaceChildren(el("p", { class: "faint pad" }, "This daemon was built without a terminal: xterm.js could not be had. Use 'sandpool shell'."));
+    else if (this.state === undefined) this.panel.replaceChildren(el("p", { class: "faint pad" }, "Asking for the sandbox."));
     else if (this.state !== "leased") this.panel.replaceChildren(el("p", { class: "faint pad" }, `The sandbox is ${this.state ?? "gone"}: only a leased one can be looked into.`));
     else {
       this.panel.replaceChildren(part.node);
@@ -115,7 +116,7 @@ export class BoxTools {
     const state = box?.state ?? null;
     if (state === this.state) return;
     this.state = state;
-    if (this.selected !== null && state !== "leased") this.select(this.selected);
+    if (this.selected !== null) this.select(this.selected);
   }
 
   close() {

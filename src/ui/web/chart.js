@@ -19,13 +19,13 @@ function svg(tag, attributes, ...children) {
 /* The next number that is easy to read. */
 function roundUp(n) {
   const size = 10 ** Math.floor(Math.log10(n));
-  return size * [1, 2, 2.5, 5, 10].find((step) => n <= step * size);
+  return size * [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((step) => n <= step * size);
 }
 
 export class Chart {
-  /* `series`: {name, title, color}; `format` of a value; `max` of the axis, if it is always the same. */
-  constructor({ title, series, format, isStacked = false, max = null, least = 1 }) {
-    Object.assign(this, { title, series, format, isStacked, max, least });
+  /* `series`: {name, title, color}; `format` of a value, `axis` of one beside the axis; `max` of the axis, if it is always the same. */
+  constructor({ title, series, format, axis = format, isStacked = false, max = null, least = 1 }) {
+    Object.assign(this, { title, series, format, axis, isStacked, max, least });
     this.svg = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart", tabindex: "0" });
     this.cursor = svg("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
     this.values = series.map(() => el("b", {}, "-"));
@@ -42,6 +42,7 @@ export class Chart {
 
   /* `columns`: for each series a list of numbers or nulls, all as long; the newest is the last. */
   show(columns, { slots, stepS }) {
+    columns = columns.map((column) => column.slice(-slots));
     this.data = { columns, slots, stepS, length: columns[0].length };
     this.tops = this.isStacked ? this.stack(columns) : columns;
     const most = Math.max(this.least, ...this.tops.flat().filter((v) => v !== null));
@@ -69,7 +70,7 @@ export class Chart {
   axes() {
     const marks = [0, 0.5, 1].map((part) => {
       const y = this.y(part * this.top);
-      return svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }), this.label(LEFT - 6, y + 4, "end", this.format(part * this.top)));
+      return svg("g", {}, svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }), this.label(LEFT - 6, y + 4, "end", this.axis(part * this.top)));
     });
     const minutes = (this.data.slots * this.data.stepS) / 60;
     const times = [0, 0.25, 0.5, 0.75, 1].map((part) => {
@@ -122,7 +123,7 @@ export class Chart {
     const n = at ?? length - 1;
     this.at = at;
     this.series.forEach((s, i) => setText(this.values[i], this.format(columns[i][n] ?? null)));
-    setText(this.when, at === null ? "now" : `${Math.round(((length - 1 - at) * stepS) / 6) / 10} min ago`);
+    setText(this.when, at === null ? "now" : `${Math.round(((length - 1 - at) * stepS) / 60)} min ago`);
     this.cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
     if (at !== null) for (const x of ["x1", "x2"]) this.cursor.setAttribute(x, this.x(at));
     const texts = this.series.map((s, i) => `${s.title} ${this.format(columns[i][n] ?? null)}`);

@@ -5,34 +5,69 @@ import { Chart } from "./chart.js";
 import { el } from "./dom.js";
 import { count, ms, percent } from "./format.js";
 
-const SLOTS = 360;
+const STEPS = 360; /* that the daemon keeps */
+const TOGETHER = 6; /* of them are a point of a chart: a minute */
+const LONGER_MS = 60000; /* what took longer than this is not known better */
 const states = ["leased", "blank", "parked", "starting", "deleting"];
 
-/* Two neighbours of the same source become one number: the worst of a source is what somebody waits for. */
-function slowest(acquires, key, n) {
-  let most = null;
-  for (const source of Object.values(acquires)) {
-    if (source.count[n] === 0) continue;
-    most = Math.max(most ?? 0, source[key][n] ?? 60000);
+const sum = (column, from, to) => column.slice(from, to).reduce((all, n) => all + n, 0);
+const most = (column, from, to) => Math.max(...column.slice(from, to));
+
+/* From where to where the points go; they begin at the same steps whenever one looks. */
+function pointsOf({ first, steps }) {
+  const points = [];
+  for (let from = first; from < steps; ) {
+    const to = Math.min(from - (from % TOGETHER) + TOGETHER, steps);
+    points.push([from - first, to - first]);
+    from = to;
   }
-  return most;
+  return points;
+}
+
+/* The slowest source is what somebody waits for. */
+function slowest(acquires, key, from, to) {
+  let time = null;
+  for (const source of Object.values(acquires)) {
+    for (let n = from; n < to; n++) if (source.count[n] > 0) time = Math.max(time ?? 0, source[key][n] ?? LONGER_MS);
+  }
+  return time;
+}
+
+/* The middle of what all sources had, by how often each was. */
+function usual(acquires, from, to) {
+  let all = 0;
+  let time = 0;
+  for (const source of Object.values(acquires)) {
+    for (let n = from; n < to; n++) {
+      all += source.count[n];
+      time += source.count[n] * (source.p50_ms[n] ?? (source.count[n] > 0 ? LONGER_MS : 0));
+    }
+  }
+  return all > 0 ? time / all : null;
+}
+
+function hitRate({ warm, cold }, from, to) {
+  const hits = sum(warm.count, from, to);
+  const all = hits + sum(cold.count, from, to);
+  return all > 0 ? hits / all : null;
 }
 
 function merge(old, page) {
   if (old === null || page.first === 0 || page.first !== old.steps) return page;
   const join = (a, b) => {
-    if (Array.isArray(a)) return [...a, ...b].slice(-SLOTS);
+    if (Array.isArray(a)) return [...a, ...b].slice(-STEPS);
     if (typeof a !== "object" || a === null) return b;
     return Object.fromEntries(Object.keys(b).map((key) => [key, join(a[key], b[key])]));
   };
-  return join(old, page);
+  const all = join(old, page);
+  return { ...all, first: all.steps - all.waiting.length };
 }
 
 export class Charts {
   constructor() {
     const color = (name) => ({ name, title: name, color: `c-${name}` });
     this.boxes = new Chart({ title: "Boxes", series: states.map(color), format: (v) => (v === null ? "-" : count(Math.round(v * 10) / 10)), isStacked: true, least: 4 });
-    this.hits = new Chart({ title: "Hit rate", series: [{ name: "hit", title: "acquires served from a blank box", color: "c-blank" }], format: percent, max: 1 });
+    this.hits = new Chart({ title: "Hit rate", series: [{ name: "hit", title: "acquires served from a blank box", color: "c-blank" }], format: percent, axis: (v) => `${v * 100}%`, max: 1 });
     this.times = new Chart({
       title: "Time to acquire",
       series: [
@@ -40,6 +75,7 @@ export class Charts {
         { name: "p50", title: "p50", color: "c-leased" },
       ],
       format: (v) => ms(v),
+      axis: (v) => (v === 0 ? "0" : ms(v)),
       least: 0.5,
     });
     this.waits = new Chart({
@@ -77,14 +113,13 @@ export class Charts {
 
   show() {
     const { boxes, acquires, waiting, refused, step_s } = this.data;
-    const scale = { slots: SLOTS, stepS: step_s };
-    const all = (n) => acquires.warm.count[n] + acquires.cold.count[n];
-    const hits = waiting.map((_, n) => (all(n) > 0 ? acquires.warm.count[n] / all(n) : null));
-    const column = (key) => waiting.map((_, n) => slowest(acquires, key, n));
-    this.boxes.show(states.map((s) => boxes[s]), scale);
-    this.hits.show([hits], scale);
-    this.times.show([column("p99_ms"), column("p50_ms")], scale);
-    this.waits.show([waiting, refused], scale);
+    const points = pointsOf(this.data);
+    const scale = { slots: STEPS / TOGETHER, stepS: step_s * TOGETHER };
+    const column = (f) => points.map(([from, to]) => f(from, to));
+    this.boxes.show(states.map((state) => column((from, to) => boxes[state][to - 1])), scale);
+    this.hits.show([column((from, to) => hitRate(acquires, from, to))], scale);
+    this.times.show([column((from, to) => slowest(acquires, "p99_ms", from, to)), column((from, to) => usual(acquires, from, to))], scale);
+    this.waits.show([column((from, to) => most(waiting, from, to)), column((from, to) => sum(refused, from, to))], scale);
   }
 
   close() {

@@ -31,6 +31,7 @@ function showState(state, why) {
 
 function onEvent(name, data) {
   if (name !== "pool") return;
+  data.at = performance.now();
   latest = data;
   setText(document.getElementById("instance"), data.pool.instance ?? "");
   view?.onPool?.(data);

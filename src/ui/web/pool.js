@@ -33,17 +33,16 @@ class Summary {
   }
 
   /* Acquires per second, of the last ten looks. */
-  rate(acquires) {
-    const now = performance.now();
-    this.rates.push([now, acquires.reduce((sum, a) => sum + a.count, 0)]);
+  rate(acquires, at) {
+    this.rates.push([at, acquires.reduce((sum, a) => sum + a.count, 0)]);
     if (this.rates.length > 11) this.rates.shift();
-    const [then, before] = this.rates[0];
-    return now > then ? ((this.rates.at(-1)[1] - before) * 1000) / (now - then) : null;
+    const [[then, before], [now, after]] = [this.rates[0], this.rates.at(-1)];
+    return now - then > 500 ? ((after - before) * 1000) / (now - then) : null;
   }
 
-  show({ pool, acquires, hit_rate, hit_rate_last_minute }) {
+  show({ pool, acquires, hit_rate, hit_rate_last_minute, at }) {
     const oldest = Math.max(0, ...pool.profiles.map((p) => p.oldest_wait_ms));
-    const rate = this.rate(acquires);
+    const rate = this.rate(acquires, at);
     const disk = pool.disk;
     const trouble = disk?.trouble ?? pool.store.trouble ?? pool.backend_trouble;
     setText(this.trouble, trouble ?? "");

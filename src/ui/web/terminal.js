@@ -9,35 +9,44 @@ const INPUT = 0;
 const TAG = "ui";
 const dark = { background: "#0d1117", foreground: "#e6edf3", cursor: "#e6edf3" };
 
-/* xterm.js writes style sheets of its own into the page, which the page's policy forbids: nothing inline. It is given a
- * document whose new style elements end in sheets made by script, and whose style attributes are set property by property. */
-function strictDocument() {
-  const styleElement = () => {
-    const node = document.createElement("span");
-    const sheet = new CSSStyleSheet();
-    node.hidden = true;
-    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
-    Object.defineProperty(node, "textContent", { set: (text) => sheet.replaceSync(text), get: () => "" });
-    node.remove = () => {
-      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((s) => s !== sheet);
-      Element.prototype.remove.call(node);
-    };
-    return node;
+/* xterm.js puts style sheets and style attributes into the page, which the page's policy forbids: nothing inline. The same is
+ * allowed to scripts by other calls, so that is what becomes of its own. */
+function adoptStyles() {
+  const create = document.createElement.bind(document);
+  const setAttribute = Element.prototype.setAttribute;
+  document.createElement = (tag, options) => (tag.toLowerCase() === "style" ? styleElement(create("span")) : create(tag, options));
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style") this.style.cssText = value;
+    else setAttribute.call(this, name, value);
   };
-  const createElement = (tag, options) => {
-    if (tag.toLowerCase() === "style") return styleElement();
-    const node = document.createElement(tag, options);
-    node.setAttribute = (name, value) => (name === "style" ? (node.style.cssText = value) : Element.prototype.setAttribute.call(node, name, value));
-    return node;
+}
+
+/* An element whose text is a style sheet as long as it is there. */
+function styleElement(node) {
+  const sheet = new CSSStyleSheet();
+  node.hidden = true;
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  Object.defineProperty(node, "textContent", { set: (text) => sheet.replaceSync(text), get: () => "" });
+  node.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((s) => s !== sheet);
+    Element.prototype.remove.call(node);
   };
-  return new Proxy(document, {
-    get(target, key) {
-      if (key === "createElement") return createElement;
-      const value = target[key];
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-    set: (target, key, value) => Reflect.set(target, key, value, target),
+  return node;
+}
+
+/* Once, when the first terminal is wanted. */
+let loading = null;
+
+async function load() {
+  const sheet = el("link", { rel: "stylesheet", href: "./ui/xterm.css" });
+  const isThere = new Promise((resolve, reject) => {
+    sheet.addEventListener("load", resolve);
+    sheet.addEventListener("error", () => reject(new Error("its style sheet could not be loaded")));
   });
+  document.head.append(sheet);
+  await isThere;
+  adoptStyles();
+  return (await import("./xterm.js")).Terminal;
 }
 
 export class Terminal {
@@ -46,7 +55,9 @@ export class Terminal {
     this.screen = el("div", { class: "terminal", "aria-label": "Terminal" });
     this.button = el("button", { type: "button", onclick: () => this.start() }, "New shell");
     this.state = el("span", { class: "faint", role: "status" });
-    this.node = el("div", {}, el("p", { class: "buttons start" }, this.button, this.state), this.screen);
+    this.reader = el("input", { type: "checkbox", id: "reader", onchange: () => this.term && (this.term.options.screenReaderMode = this.reader.checked) });
+    const reader = el("span", { class: "check" }, this.reader, el("label", { for: "reader" }, "For screen readers"));
+    this.node = el("div", {}, el("p", { class: "buttons start" }, this.button, reader, this.state), this.screen);
     this.job = null;
     this.socket = null;
     this.term = null;
@@ -78,20 +89,14 @@ export class Terminal {
       this.term.reset();
       return;
     }
-    if (document.getElementById("xterm-css") === null) {
-      const sheet = el("link", { id: "xterm-css", rel: "stylesheet", href: "./ui/xterm.css" });
-      const isLoaded = new Promise((resolve) => sheet.addEventListener("load", resolve));
-      document.head.append(sheet);
-      await isLoaded;
-    }
-    const { Terminal: Xterm } = await import("./xterm.js");
+    loading ??= load();
+    const Xterm = await loading;
     this.term = new Xterm({
-      documentOverride: strictDocument(),
       fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace",
       fontSize: 13,
       theme: dark,
       scrollback: 5000,
-      screenReaderMode: true,
+      screenReaderMode: this.reader.checked,
       cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
     });
     this.term.open(this.screen);

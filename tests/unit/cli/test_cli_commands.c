@@ -243,9 +243,12 @@ static void test_ls(void **state)
     assert_non_null(strstr(script_server_request(w.server, 1), "&cursor=17%26x HTTP/1.1\r\n"));
     assert_string_equal(
         w.out,
-        "ID                    STATE   PROFILE  USER  THREAD  AGE  IDLE  ENDS          URL\n"
-        "aa                    leased  default  u     t       2m   3s    59s (parked)  http://h:1\n"
-        "box:fedcba9876543210  blank   default  -     -       -    -     -             -\n");
+        "ID                    STATE   PROFILE  USER  THREAD  PRINCIPAL  AGE  LEASED  IDLE  LAST  ENDS"
+        "          URL\n"
+        "aa                    leased  default  u     t       -          2m   -       3s    -     59s "
+        "(parked)  http://h:1\n"
+        "box:fedcba9876543210  blank   default  -     -       -          -    -       -     -     -    "
+        "         -\n");
     finish(&w);
 
     will_answer(&w, 200, page1);
@@ -432,14 +435,34 @@ static void test_doctor(void **state)
     finish(&w);
 }
 
+static void test_network(void **state)
+{
+    (void) state;
+    struct fixture w = {0};
+
+    will_answer(&w, 200, "{\"sandbox_id\":\"ab\",\"network_allow\":[\"a.test\",\"192.0.2.0/24\"]}");
+    RUN(&w, "network", "ab", "a.test", "192.0.2.0/24");
+    expect_request(&w, 0, "POST /v1/sandboxes/ab/network HTTP/1.1\r\n",
+                   "{\"allow\":[\"a.test\",\"192.0.2.0/24\"]}");
+    assert_string_equal(w.out, "ab reaches only a.test 192.0.2.0/24\n");
+    finish(&w);
+
+    will_answer(&w, 200, "{\"sandbox_id\":\"ab\",\"network_allow\":[]}");
+    RUN(&w, "network", "ab");
+    expect_request(&w, 0, "POST /v1/sandboxes/ab/network HTTP/1.1\r\n", "{\"allow\":[]}");
+    assert_string_equal(w.out, "ab reaches nothing\n");
+    finish(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_acquire),        cmocka_unit_test(test_exit_codes),
-        cmocka_unit_test(test_unreachable),    cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_lease_commands), cmocka_unit_test(test_ls),
-        cmocka_unit_test(test_pool),           cmocka_unit_test(test_operating),
-        cmocka_unit_test(test_events),         cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_network),    cmocka_unit_test(test_acquire),
+        cmocka_unit_test(test_exit_codes), cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_usage),      cmocka_unit_test(test_lease_commands),
+        cmocka_unit_test(test_ls),         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_operating),  cmocka_unit_test(test_events),
+        cmocka_unit_test(test_doctor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,7 +218,8 @@ static void test_table(void **state)
     out_table_init(&t, head, 2);
     out_cell(&t, "12345");
     out_cell(&t, "a\x1b[2J\nb\xc2\x9b"
-                 "c");
+                 "c\xe2\x80\xae"
+                 "d\xe2\x81\xa6\xe2\x80\xa8\xe2\x80\xa6");
     out_cell(&t, "\xc3\xa4\xc3\xb6");
     out_cell(&t, NULL);
     out_cell_u64(&t, 7);
@@ -226,7 +227,7 @@ static void test_table(void **state)
     out_table_print(&t, out);
     (void) fclose(out);
     assert_string_equal(text, "ID     NAME\n"
-                              "12345  a?[2J?b?c\n"
+                              "12345  a?[2J?b?c?d??\xe2\x80\xa6\n"
                               "\xc3\xa4\xc3\xb6     -\n"
                               "7      -\n");
     free(text);

@@ -47,6 +47,7 @@ static const struct {
     {"profiles.*.create.backoff_max_ms", "30001"},
     {"profiles.*.image", "'docker://a \"b\" # $$c'"},
     {"profiles.*.snapshot", "0123456789abcdef"},
+    {"profiles.*.network.allow", "[example.com, '*.example.org', 192.0.2.0/24]"},
     {"profiles.*.labels", "{gpu: none, 'a/b': ''}"},
     {"profiles.*.env", "{A: 'x $$y', B: \"tab\\t\"}"},
 };
@@ -97,11 +98,19 @@ const char *backend_of(const struct config_key *k)
 
 const char *section_rest(const struct config_key *k)
 {
+    if (strcmp(k->path, "profiles.*.network.allow") == 0)
+        return ", mode: nat";
     if (strncmp(k->path, "tcp.", 4) == 0 && strcmp(k->path, "tcp.tokens") != 0)
         return ", tokens: {bob: 0123456789abcdef}";
     if (strncmp(k->path, "profiles.*.remote.", 18) == 0 &&
         strcmp(k->path, "profiles.*.remote.provisioner_url") != 0)
         return ", provisioner_url: 'http://a'";
+    if (strcmp(k->path, "tls.cert") == 0)
+        return ", key: /k";
+    if (strcmp(k->path, "tls.key") == 0)
+        return ", cert: /c";
+    if (strcmp(k->path, "tls.client_required") == 0)
+        return ", client_ca: /a";
     if (strncmp(k->path, "profiles.*.price.per", 20) == 0)
         return ", currency: EUR";
     return "";

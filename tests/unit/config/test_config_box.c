@@ -73,7 +73,7 @@ static void test_good_boxes(void **state)
     assert_string_equal(p->mounts, "/srv:/srv,/srv/models:/models:ro,/data/sets/a.b/..c:/procs:rw");
     assert_int_equal(p->limits.memory, 16 * 1024 * 1024);
     assert_int_equal(p->limits.cpus, 500);
-    assert_int_equal(p->network, CONFIG_NETWORK_NAT);
+    assert_int_equal(p->network.mode, CONFIG_NETWORK_NAT);
     (void) config_free(c);
     (void) config_free(load("profiles: {a: {image: 'oci:/var/images/x'}}"));
 }
@@ -257,6 +257,16 @@ static void test_bad_boxes(void **state)
          "t.yaml:1:31: profiles.a.limits.cpus must be a number from 0 to 1024, not 'many'"},
         {"profiles: {a: {network: bridge}}\n",
          "t.yaml:1:25: profiles.a.network must be none, host or nat, not 'bridge'"},
+        {"profiles: {a: {network: {mode: nat, allow: []}}}\n",
+         "t.yaml:1:44: profiles.a.network.allow must not be empty"},
+        {"profiles: {a: {network: {allow: [a.b]}}}\n",
+         "t.yaml:1:26: profiles.a.network.allow needs backend oci and `mode: nat`"},
+        {"profiles: {a: {backend: sim, network: {mode: nat, allow: [a.b]}}}\n",
+         "t.yaml:1:51: profiles.a.network.allow needs backend oci and `mode: nat`"},
+        {"profiles: {a: {network: {mode: nat, allow: [a.b, 10.0.0.1/8]}}}\n",
+         "t.yaml:1:37: profiles.a.network.allow has '10.0.0.1/8', which has bits behind its length"},
+        {"profiles: {a: {network: [nat]}}\n",
+         "t.yaml:1:25: profiles.a.network must be a mapping of keys to values"},
         {"oci: {id_base: 2147418112}\npool: {max_boxes: 32769}\n",
          "t.yaml:1:16: oci.id_base (2147418112) leaves no room for 65536 ids for each of "
          "pool.max_boxes (32769)"},

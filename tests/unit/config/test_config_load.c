@@ -47,7 +47,7 @@ static void test_nothing(void **state)
         assert_string_equal(c->profiles[0].backend, "oci");
         assert_string_equal(c->profiles[0].rootfs, "host");
         assert_string_equal(c->profiles[0].user, "user");
-        assert_int_equal(c->profiles[0].network, CONFIG_NETWORK_NONE);
+        assert_int_equal(c->profiles[0].network.mode, CONFIG_NETWORK_NONE);
         assert_int_equal(c->profiles[0].limits.cpus, 1000);
         assert_string_equal(c->mounts.allow, "");
         c = config_free(c);
@@ -221,6 +221,11 @@ static const struct {
      "path"},
     {"provisioner: {enabled: true, profile: none}",
      "t.yaml:1:39: provisioner.profile is not the name of a profile"},
+    {"tls: {cert: /c}\n",
+     "t.yaml:1:13: tls.cert needs the other one: a certificate and its key go together"},
+    {"tls: {key: /k}\n",
+     "t.yaml:1:12: tls.key needs the other one: a certificate and its key go together"},
+    {"tls: {client_required: true}\n", "t.yaml:1:24: tls.client_required needs tls.client_ca"},
     {"tcp: {listen: 'localhost:1', tokens: {a: 0123456789abcdef}}\n",
      "t.yaml:1:15: tcp.listen must be an address and a port like 127.0.0.1:8001 or [::1]:8001"},
     {"tcp: {listen: '127.0.0.1:65536', tokens: {a: 0123456789abcdef}}\n",

@@ -97,7 +97,7 @@ static int set_up_published(void **state)
 {
     struct fixture *fixture = &new_fixture()->fixture;
 
-    fixture->profile.network = CONFIG_NETWORK_NAT;
+    fixture->profile.network.mode = CONFIG_NETWORK_NAT;
     fixture->profile.docker.inject = CONFIG_INJECT_UPLOAD;
     fixture->slow = fixture->profile;
     fixture_open(fixture);

@@ -1,4 +1,4 @@
-/* What a relay's filter lets pass, and what it does not: each in a process of its own, because a call that
+/* What the filters of a relay and of a resolver let pass, and what they do not: each in a process of its own, because a call that
  * is not allowed ends it. */
 
 #include <fcntl.h>
@@ -18,10 +18,13 @@
 
 #include "base/compiler.h"
 #include "helper/relay_filter.h"
+#include "helper/resolver_filter.h"
 #include "tests/lib/unit.h"
 
 #define X32 0x40000000
 #define FLAGS RELAY_SEND_FLAGS
+
+static bool (*install)(void) = relay_filter_install;
 
 struct call {
     const char *name;
@@ -48,7 +51,7 @@ static int end_of(void (*run)(const void *ctx), const void *ctx)
         const struct rlimit none = {0, 0};
 
         if (setrlimit(RLIMIT_CORE, &none) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-            !relay_filter_install())
+            !install())
             _exit(99);
         run(ctx);
         syscall(SYS_exit_group, 0);
@@ -223,6 +226,53 @@ static void test_what_it_needs(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+/* It answers and asks, and does nothing else: no files, no programs, no sockets but those of IPv4. */
+static void test_resolver(void **state)
+{
+    static const struct call killed[] = {
+        CALL(socket, AF_UNIX, SOCK_STREAM, 0),
+        CALL(socket, AF_NETLINK, SOCK_RAW, 0),
+        CALL(socket, AF_INET6, SOCK_DGRAM, 0),
+        CALL(bind, 0),
+        CALL(listen, 0, 1),
+        CALL(sendmsg, 0),
+        CALL(recvmsg, 0),
+        CALL(setsockopt, 0, SOL_SOCKET, SO_RCVBUF),
+        CALL(openat, AT_FDCWD),
+        CALL(read, -1),
+        CALL(write, -1),
+        CALL(execve, 0),
+        CALL(clone, 0),
+        CALL(setns, 0),
+        CALL(unshare, CLONE_NEWNET),
+        CALL(mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+        CALL(capset, 0),
+        CALL(ioctl, 0),
+        CALL(kill, 0, 0),
+        {"x32 recvfrom", X32 | SYS_recvfrom, {-1}},
+    };
+    static const struct call needed[] = {
+        CALL(socket, AF_INET, SOCK_DGRAM, 0),
+        CALL(connect, -1),
+        CALL(sendto, -1),
+        CALL(recvfrom, -1),
+        CALL(accept4, -1),
+        CALL(close, -1),
+        CALL(getrandom, 0),
+        CALL(clock_gettime, 0),
+        CALL(ppoll, 0, -1),
+        CALL(restart_syscall),
+    };
+
+    (void) state;
+    install = resolver_filter_install;
+    assert_killed(killed, ARRAY_LEN(killed));
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (end_of(run_call, &needed[i]) != 0)
+            fail_msg("%s", needed[i].name);
+    install = relay_filter_install;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_numbers_of_32_bits),
 #endif
         cmocka_unit_test(test_what_it_needs),
+        cmocka_unit_test(test_resolver),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     struct buf out;
     int args = 1;
 
-    profile.network = (enum config_network) number(argv, "network");
+    profile.network.mode = (enum config_network) number(argv, "network");
     profile.limits.memory = number(argv, "memory");
     profile.limits.cpus = number(argv, "cpus");
     profile.limits.pids = number(argv, "pids");

@@ -221,7 +221,7 @@ static void network_decides_about_sys(void **state)
 
     for (unsigned n = 0; n < CONFIG_NETWORK_COUNT; n++) {
         bool is_host = n == CONFIG_NETWORK_HOST;
-        f->profile.network = (enum config_network) n;
+        f->profile.network.mode = (enum config_network) n;
         root = printed(f);
         assert_int_equal(find(at(root, "linux.namespaces"), "type", "network") == NULL, is_host);
         const struct json *sys = find(at(root, "mounts"), "destination", "/sys");
@@ -306,7 +306,7 @@ static void sockets_of_a_box(void **state)
     assert_string_equal(json_str(json_get(sysctl, "net.ipv4.tcp_rmem")), "4096 131072 425984");
     assert_string_equal(json_str(json_get(sysctl, "net.ipv4.tcp_max_tw_buckets")), "4096");
     f->doc = json_doc_free(f->doc);
-    f->profile.network = CONFIG_NETWORK_HOST; /* settings there would be the machine's */
+    f->profile.network.mode = CONFIG_NETWORK_HOST; /* settings there would be the machine's */
     assert_int_equal(oci_spec_sockets(&f->spec), 0);
     assert_null(json_get(json_get(printed(f), "linux"), "sysctl"));
 }
