@@ -69,9 +69,9 @@ static void take_profile(struct top_profile *p, const struct json *o)
                               .cold_starts = show_u64(o, "cold_starts")};
     take(o, "name", p->name, sizeof(p->name));
     take(o, "mode", p->mode, sizeof(p->mode));
-    take(breaker, "reason", p->reason, sizeof(p->reason));
+    take(o, "reason", p->reason, sizeof(p->reason)); /* what /readyz says comes first */
     if (str_is_empty(p->reason))
-        take(o, "reason", p->reason, sizeof(p->reason));
+        take(breaker, "reason", p->reason, sizeof(p->reason));
 }
 
 static void take_disk(struct top *t, const struct json *disk)
