@@ -16,6 +16,7 @@ endfunction()
 
 need_package(UV "libuv>=1.44")
 need_package(CURL "libcurl>=7.88")
+need_package(OPENSSL "openssl>=3.0")
 need_package(SQLITE "sqlite3>=3.40")
 need_package(YAML yaml-0.1)
 need_package(ZSTD "libzstd>=1.5")

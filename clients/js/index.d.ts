@@ -8,6 +8,8 @@ export type { Budget, BudgetCalls, Quote, Usage, UsageOptions, UsageRow } from '
 export interface ClientOptions {
   /** Of a daemon on TCP. */
   token?: string;
+  /** PEM: who may sign the certificate of a daemon at https://; else those that Node.js trusts. */
+  ca?: string | Buffer;
   /** Until a call is answered; 60 by default. */
   timeoutS?: number;
   /** How long a broken stream is opened again without a sign of life; 30 by default. */

@@ -71,7 +71,7 @@ void proxy_put_headers(const struct http_exchange *ex, const struct box_proxy_to
     }
     if (to->is_by_path && !str_is_empty(to->token))
         put(out, "X-AIO-API-Key", to->token); /* its programs know it: it is in their environment */
-    put(out, "X-Forwarded-Proto", "http");
+    put(out, "X-Forwarded-Proto", http_peer(ex)->is_secure ? "https" : "http");
     if (!str_is_empty(host))
         put(out, "X-Forwarded-Host", host);
     if (to->prefix != NULL)

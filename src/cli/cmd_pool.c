@@ -30,7 +30,11 @@ static void add_trouble(struct out_table *t, const struct json *profile)
     }
     reason = show_str(breaker, "reason");
     if (show_u64(breaker, "failures") == 0 && !json_bool(json_get(breaker, "open"))) {
-        out_cell(t, "");
+        text[0] = '\0';
+        if (show_u64(profile, "leaking") > 0)
+            (void) snprintf(text, sizeof(text), "%llu leases leak: 'sandpool ls --leaking'",
+                            (unsigned long long) show_u64(profile, "leaking"));
+        out_cell(t, text);
         return;
     }
     (void) snprintf(text, sizeof(text), "%llu failures%s%s%.300s",

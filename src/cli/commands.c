@@ -1,19 +1,6 @@
 /* commands.c - the table of commands and their options. Help and completions are made from it. */
 #include "cli/cli.h"
 
-#include <string.h>
-
-const struct cli_option cli_common[] = {
-    {"socket", 's', CLI_TEXT, "PATH",
-     "the daemon's socket (default: $SANDPOOL_SOCKET, else " SP_DEFAULT_SOCKET ")", NULL},
-    {"json", 'j', CLI_FLAG, NULL, "print the daemon's answer as JSON", NULL},
-    {"request-timeout", 0, CLI_DURATION, "TIME",
-     "how long the daemon may take to answer (default: 60s)", NULL},
-    {"help", 'h', CLI_FLAG, NULL, "this text", NULL},
-    {"version", 0, CLI_FLAG, NULL, "the version of this program", NULL},
-    {NULL, 0, CLI_FLAG, NULL, NULL, NULL},
-};
-
 #define END_OPTIONS                         \
     {                                       \
         NULL, 0, CLI_FLAG, NULL, NULL, NULL \
@@ -202,6 +189,15 @@ static const struct cli_option ls_options[] = {
     {"profile", 'p', CLI_TEXT, "NAME", "only boxes of this profile", NULL},
     {"user", 'u', CLI_TEXT, "USER", "only boxes of this user", NULL},
     {"thread", 0, CLI_TEXT, "THREAD", "only boxes of this thread", NULL},
+    {"principal", 0, CLI_TEXT, "PRINCIPAL",
+     "only boxes of this caller: a uid, or 16 hex digits as --json shows them", NULL},
+    {"leased-for", 0, CLI_DURATION, "TIME", "only leases that have lasted so long, like 2h", NULL},
+    {"idle-for", 0, CLI_DURATION, "TIME", "only leased boxes that have been idle so long", NULL},
+    {"leaking", 0, CLI_FLAG, NULL, "only leases that last longer than leak_after_s", NULL},
+    {"by", 0, CLI_TEXT, "WHAT", "count them for each of these, those with the most first",
+     "user principal profile"},
+    {"sort", 0, CLI_TEXT, "KEY", "in this order: times from the longest on, names by the alphabet",
+     "age leased idle user principal profile state"},
     {"limit", 'n', CLI_NUMBER, "N", "at most this many (default: all)", NULL},
     {"quiet", 'q', CLI_FLAG, NULL, "print ids only", NULL},
     END_OPTIONS,
@@ -212,6 +208,11 @@ static const struct cli_option destroy_options[] = {
     {"generation", 'g', CLI_NUMBER, "N", "only if the id is still bound to this box", NULL},
     {"quick", 0, CLI_FLAG, NULL, "do not wait until it is gone", NULL},
     {"all", 0, CLI_FLAG, NULL, "all sandboxes that you own, or all for an operator", NULL},
+    {"where", 0, CLI_LIST, "KEY=VALUE",
+     "with --all: only those; state, profile, user, thread, principal, leased-for, idle-for, leaking=1; "
+     "may be repeated",
+     NULL},
+    {"dry-run", 0, CLI_FLAG, NULL, "with --all: show which, destroy nothing", NULL},
     {"yes", 'y', CLI_FLAG, NULL, "with --all: do not ask", NULL},
     END_OPTIONS,
 };
@@ -359,15 +360,22 @@ const struct cli_command cli_commands[] = {
      "sandpool get fe0dc8182dec7b77 --stats\n"
      "sandpool get box:0123456789abcdef      # a box that has no owner\n",
      cmd_get},
-    {"ls", "", 0, 0, NULL, "list sandboxes", NULL, ls_options,
+    {"ls", "", 0, 0, NULL, "list sandboxes",
+     "PRINCIPAL is who acquired it (a user of this machine or a token), LEASED how long its lease lasts by\n"
+     "now, LAST what was done with it last through the daemon, how long ago, and by which process or from\n"
+     "where.",
+     ls_options,
      "sandpool ls --state leased --user ana\n"
+     "sandpool ls --by principal                # who has how many\n"
+     "sandpool ls --leased-for 2h --sort idle   # who has forgotten one\n"
      "sandpool ls --json | jq -r '.sandboxes[].sandbox_url'\n",
      cmd_ls},
     {"destroy", "[ID...]", 0, CLI_OPERANDS_MAX, "ID", "destroy sandboxes", NULL, destroy_options,
      "sandpool destroy thread-1 --user ana\n"
      "sandpool destroy fe0dc8182dec7b77\n"
      "sandpool destroy box:0123456789abcdef --quick\n"
-     "sandpool rm --all                      # asks first\n",
+     "sandpool rm --all                      # shows which, and asks first\n"
+     "sandpool rm --all --where user=ana --where idle-for=2h --dry-run\n",
      cmd_destroy},
     {"pool", "", 0, 0, NULL, "show the state of the pool", NULL, no_options,
      "sandpool pool\nsandpool pool --json | jq .by_state\n", cmd_pool},
@@ -471,27 +479,3 @@ const struct cli_command cli_commands[] = {
      cmd_help},
     {.name = NULL},
 };
-
-/* Names that users of other programs try. */
-static const struct {
-    const char *name;
-    const char *command;
-} aliases[] = {{"inspect", "get"}, {"ps", "ls"}, {"rm", "destroy"}};
-
-const char *cli_alias(size_t i)
-{
-    return i < ARRAY_LEN(aliases) ? aliases[i].name : NULL;
-}
-
-const struct cli_command *cli_find_command(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(aliases); i++) {
-        if (strcmp(aliases[i].name, name) == 0)
-            name = aliases[i].command;
-    }
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        if (strcmp(c->name, name) == 0)
-            return c;
-    }
-    return NULL;
-}

@@ -34,6 +34,7 @@ struct top_profile {
     bool is_open;      /* the breaker: callers are refused */
     bool is_ready;
     double retry_ms;
+    uint64_t leaking;
     uint64_t warm_hits;
     uint64_t cold_starts;
     char reason[TOP_REASON_MAX];
@@ -67,6 +68,7 @@ struct top_box {
     struct top_count disk;
     struct top_use use;
     bool has_owner;
+    bool is_leaking;
     bool can_be_asked; /* it runs, or may */
     bool matches;      /* the filter */
 };

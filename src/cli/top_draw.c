@@ -107,6 +107,12 @@ static void print_breaker(const struct top_profile *p, char text[TOP_CELL_MAX])
     (void) snprintf(text, TOP_CELL_MAX, "%s%s%s%s%s", state,
                     p->retry_ms > 0 ? ", next try in " : "", in,
                     str_is_empty(p->reason) ? "" : ": ", p->reason);
+    if (str_is_empty(p->reason) && p->leaking > 0) {
+        size_t len = strlen(text);
+
+        (void) snprintf(text + len, TOP_CELL_MAX - len, "; %llu leases leak",
+                        (unsigned long long) p->leaking);
+    }
 }
 
 static void draw_profile(const struct top_table *table, struct top_grid *g, unsigned row,
@@ -247,7 +253,7 @@ static void draw_box(const struct top_table *table, struct top_grid *g, unsigned
 
     top_grid_fill(g, row, attr);
     top_table_cell(table, g, row, B_ID, attr, b->name);
-    top_table_cell(table, g, row, B_STATE, attr, b->state);
+    top_table_cell(table, g, row, B_STATE, is_chosen || !b->is_leaking ? attr : TOP_WARN, b->state);
     top_table_cell(table, g, row, B_PROFILE, attr, b->profile);
     (void) snprintf(text, sizeof(text), "%s%s%s", b->user,
                     str_is_empty(b->user) && str_is_empty(b->thread) ? "-" : "/", b->thread);

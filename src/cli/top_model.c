@@ -64,13 +64,14 @@ static void take_profile(struct top_profile *p, const struct json *o)
                               .is_open = flag(breaker, "open"),
                               .is_ready = flag(o, "ready"),
                               .retry_ms = number(breaker, "retry_in_ms", 0),
+                              .leaking = show_u64(o, "leaking"),
                               .warm_hits = show_u64(o, "warm_hits"),
                               .cold_starts = show_u64(o, "cold_starts")};
     take(o, "name", p->name, sizeof(p->name));
     take(o, "mode", p->mode, sizeof(p->mode));
-    take(breaker, "reason", p->reason, sizeof(p->reason));
+    take(o, "reason", p->reason, sizeof(p->reason)); /* what /readyz says comes first */
     if (str_is_empty(p->reason))
-        take(o, "reason", p->reason, sizeof(p->reason));
+        take(breaker, "reason", p->reason, sizeof(p->reason));
 }
 
 static void take_disk(struct top *t, const struct json *disk)
@@ -157,6 +158,9 @@ static bool take_box(struct top_box *b, const struct json *o)
         (void) snprintf(b->name, sizeof(b->name), "box:%.100s", box_id);
     b->can_be_asked = !str_is_empty(box_id) && strcmp(b->state, "starting") != 0 &&
                       strcmp(b->state, "deleting") != 0;
+    b->is_leaking = flag(o, "leaking");
+    if (b->is_leaking)
+        str_copy_cut(b->state, sizeof(b->state), "leaking");
     if (flag(o, "paused"))
         (void) snprintf(b->state, sizeof(b->state), "%.8s paused", show_str(o, "state"));
     return true;

@@ -167,6 +167,7 @@ struct config_profile {
     enum config_drift on_drift;
     uint64_t hibernate_max_s; /* 0: as long as it is not acquired */
     bool durable;             /* what a box has written outlives it */
+    uint64_t leak_after_s;    /* 0: no lease is too old */
     uint64_t max_age_s;       /* 0: never */
     uint64_t check_after_s;
     bool discover;
@@ -323,6 +324,12 @@ struct config {
         enum config_auto strategy;
         char profiles[CONFIG_TEXT_MAX + 1]; /* names, comma separated; "": all */
     } auto_;
+    struct {                            /* of our listeners on TCP */
+        char cert[CONFIG_PATH_MAX + 1]; /* "": no TLS */
+        char key[CONFIG_PATH_MAX + 1];
+        char client_ca[CONFIG_PATH_MAX + 1]; /* "": clients need no certificate */
+        bool client_required;
+    } tls;
     struct {
         char path[CONFIG_PATH_MAX + 1]; /* "": beside the daemon */
     } agent;

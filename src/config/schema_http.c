@@ -26,6 +26,18 @@ static const struct config_key keys[] = {
     GLOBAL(tcp.request_idle_s, U64, RELOAD, 1, DAY, "900",
            "Seconds without data after which such a request is aborted."),
 
+    GLOBAL(tls.cert, PATH, RELOAD, 0, CONFIG_PATH_MAX, "",
+           "TLS for tcp.listen and provisioner.listen: a PEM file with the certificate and those "
+           "between it and the root. It, the key and client_ca are read again by a reload; if one "
+           "of them is bad, nothing changes. Empty: plain HTTP."),
+    GLOBAL(tls.key, PATH, RELOAD, 0, CONFIG_PATH_MAX, "", "Its key, PEM, without a passphrase."),
+    GLOBAL(tls.client_ca, PATH, RELOAD, 0, CONFIG_PATH_MAX, "",
+           "Certificates (PEM) of those who sign certificates of clients. Whoever shows one on "
+           "tcp.listen and sends no token is the caller of its common name. Empty: none is asked "
+           "for."),
+    GLOBAL(tls.client_required, BOOL, RELOAD, 0, 0, "false",
+           "Clients without such a certificate are refused, also those with a token."),
+
     GLOBAL(http.max_connections, U64, RELOAD, 1, 1000000, "12000",
            "Open connections; one more is answered 503 and closed. Operators on the Unix socket "
            "can always connect."),

@@ -128,6 +128,10 @@ static const struct config_key keys[] = {
             "often it is renewed. 0: never."),
     PROFILE(idle_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a leased box may stand idle, without requests and processes. 0: for ever."),
+    PROFILE(
+        leak_after_s, U64, 0, 0, YEAR, "0",
+        "Seconds after which a lease that is still held is reported once: an event (leak), a line in "
+        "the log, a metric, a mark in lists. Nothing is done to it. 0: never."),
     PROFILE(park_timeout_s, U64, 0, 0, YEAR, "600",
             "Seconds a released box is kept for its thread. 0: release destroys it."),
     PROFILE_CHOICE(park, 0, park_names, "run",

@@ -59,10 +59,16 @@ void check_access(const struct check *k)
     check_tokens(k);
     if (!str_is_empty(c->tcp.public_url) && !config_is_url(c->tcp.public_url))
         check_complain(k, NULL, "tcp.public_url", "must be like https://pool.example.com");
-    if (!check_each_word(c->tcp.operators, is_token_name, c, bad, sizeof(bad))) {
+    if (str_is_empty(c->tls.client_ca) && /* else it may be that of a certificate */
+        !check_each_word(c->tcp.operators, is_token_name, c, bad, sizeof(bad))) {
         (void) snprintf(text, sizeof(text), "names '%s', which is not among tcp.tokens", bad);
         check_complain(k, NULL, "tcp.operators", text);
     }
+    if (str_is_empty(c->tls.cert) != str_is_empty(c->tls.key))
+        check_complain(k, NULL, str_is_empty(c->tls.key) ? "tls.cert" : "tls.key",
+                       "needs the other one: a certificate and its key go together");
+    if (c->tls.client_required && str_is_empty(c->tls.client_ca))
+        check_complain(k, NULL, "tls.client_required", "needs tls.client_ca");
     if (!check_each_word(c->operator_uids, is_uid, c, bad, sizeof(bad))) {
         (void) snprintf(text, sizeof(text), "must be numeric user ids, not '%s'", bad);
         check_complain(k, NULL, "operator_uids", text);

@@ -92,10 +92,12 @@ static int reload(void *ctx, struct err *err)
     struct daemon *d = ctx;
     struct config *c = NULL;
     char key[PROVISIONER_KEY_MAX + 1];
+    struct tls *tls = NULL;
     int r = daemon_load_config(d->options, &c, err);
 
     notify_send("RELOADING=1");
-    if (r == SP_OK && provisioner_read_key(c, key, err) != SP_OK) {
+    if (r == SP_OK &&
+        (provisioner_read_key(c, key, err) != SP_OK || certificate_read(c, &tls, err) != SP_OK)) {
         c = config_free(c);
         r = err->code;
     }
@@ -105,10 +107,12 @@ static int reload(void *ctx, struct err *err)
     }
     if (r != SP_OK) {
         log_error("config.reload_failed", LF_STR("reason", err->msg));
+        (void) tls_free(tls);     /* returns NULL by convention */
         buf_fini(&d->api.losers); /* nobody loses anything */
     } else {
         log_set_level(c->log.level, c->log.format);
         apply_limits(d, c, key);
+        certificate_use(&d->tls, tls, &d->servers);
         api_check_waiting(&d->api);
         api_check_calls(&d->api, ends_caller, d);
     }
@@ -218,6 +222,7 @@ static int start_listening(struct daemon *d, struct err *err)
     struct listener_socket *unix_socket = NULL;
     struct listener_socket *tcp_socket = NULL;
     struct listener_socket *provisioner_socket = NULL;
+    struct tls *tls;
     struct server *api;
     struct files files;
     int r = open_sockets(d, c, &unix_socket, &tcp_socket, &provisioner_socket, err);
@@ -229,6 +234,10 @@ static int start_listening(struct daemon *d, struct err *err)
     sc.limits = limits_of(c, files.connections);
     d->api.max_requests = files.requests;
     d->api.max_calls = files.calls;
+    tls = d->tls; /* a take-over that failed: what it had */
+    r = tls == NULL ? certificate_read(c, &tls, err) : SP_OK;
+    if (r != SP_OK)
+        return r;
     api = servers_add(&d->servers, SERVER_API, http_server_new(&d->loop, &sc));
     r = api_open_calls(&d->api, &d->loop, err);
     if (r == SP_OK)
@@ -239,6 +248,7 @@ static int start_listening(struct daemon *d, struct err *err)
         r = servers_listen(api, tcp_socket, err);
     if (r == SP_OK && provisioner_socket != NULL)
         r = start_provisioner(d, provisioner_socket, &files, err);
+    certificate_use(&d->tls, tls, &d->servers);
     if (r != SP_OK)
         return r;
     listeners_drop_unused(&d->listeners);
@@ -329,8 +339,12 @@ static int prepare(void *ctx, struct err *err)
     const struct preparing *p = ctx;
     struct listener_socket *unused[3];
     char key[PROVISIONER_KEY_MAX + 1];
+    struct tls *tls = NULL;
     int r = provisioner_read_key(p->config, key, err);
 
+    if (r == SP_OK)
+        r = certificate_read(p->config, &tls, err);
+    (void) tls_free(tls); /* returns NULL by convention */
     if (r == SP_OK)
         r = open_sockets(p->daemon, p->config, &unused[0], &unused[1], &unused[2], err);
     return r;
@@ -416,6 +430,7 @@ int daemon_run(const struct daemon_options *options)
         packet_remove(d->state_dir);
     log_info("daemon.stopped", LF_I64("status", d->exit_status));
     log_flush_wait();
+    d->tls = tls_free(d->tls);
     r = d->exit_status;
     if (d->lock_fd >= 0)
         (void) close(d->lock_fd); /* last of all: now another daemon may start */

@@ -2,6 +2,7 @@
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
 
+#include "daemon/certificate.h"
 #include "daemon/daemon.h"
 #include "daemon/listeners.h"
 #include "daemon/rest.h"
@@ -21,6 +22,7 @@ struct daemon {
     struct httpc *http_client;
     struct listeners listeners;
     struct servers servers;
+    struct tls *tls;                 /* of their TCP listeners; NULL: none */
     struct provisioner *provisioner; /* NULL: not enabled */
     struct engine *engine;
     struct api api;

@@ -105,6 +105,7 @@ static void cancel_all(struct engine *e)
     rt_timer_cancel(e->rt, &e->keep_timer);
     trend_close(e);
     health_close(e);
+    leases_close(e);
     snapshots_close(e);
     reconcile_settle(e);
     op_cancel_all(&e->probes);

@@ -241,6 +241,7 @@ void fx_event(struct engine *e, const struct pool_fx *fx)
 
     log_fact(e, fx);
     report_end(e, fx);
+    holder_event(e, fx);
     begin_body(&o, e, &fx->snapshot);
     if (fx->u.event.end != POOL_END_NONE)
         json_put_str(&o, "why", pool_end_name(fx->u.event.end));
@@ -297,6 +298,36 @@ void event_not_kept(struct engine *e, const struct snapshot *s, const char *reas
     json_put_str(&o, "reason", reason);
     add_event(e, "files_deleted", end_body(&o),
               &(struct event_about){"", s->sandbox_id, s->principal});
+}
+
+void event_leak(struct engine *e, const struct pool_box *box, const struct engine_deed *deed,
+                bool is_leaking)
+{
+    uint64_t held_s = (rt_now(e->rt) - MIN_OF(box->leased_ns, rt_now(e->rt))) / NS_PER_S;
+    struct log_field fields[] = {LF_HEX("box", box->id.v),
+                                 LF_STR("sandbox_id", box->sandbox_id),
+                                 LF_STR("profile", profiles_name(e, box->profile)),
+                                 LF_STR("user", box->user),
+                                 LF_STR("thread", box->thread),
+                                 LF_HEX("principal", box->principal),
+                                 LF_U64("held_s", held_s),
+                                 LF_STR("last", deed->verb),
+                                 LF_STR("from", deed->from),
+                                 LF_END};
+    struct json_out o;
+    char hex[17];
+
+    log_write(is_leaking ? LOG_WARN : LOG_INFO, is_leaking ? "lease.leak" : "lease.leak_over",
+              fields);
+    begin_body(&o, e, box);
+    str_hex64(hex, box->principal);
+    json_put_str(&o, "principal", hex);
+    json_put_u64(&o, "held_s", held_s);
+    if (deed->at_ns != 0) {
+        json_put_str(&o, "last", deed->verb);
+        json_put_str(&o, "from", deed->from);
+    }
+    add_box_event(e, is_leaking ? "leak" : "leak_over", box, &o);
 }
 
 void event_ready(struct engine *e, const char *profile, enum engine_cause cause, const char *why)

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "engine/engine.h"
+#include "engine/holders.h"
 #include "engine/trend.h"
 #include "loop/wake.h"
 #include "loop/work.h"
@@ -158,6 +159,24 @@ struct engine {
         unsigned running;
         unsigned held; /* ends of leases */
     } sampler;
+
+    struct { /* of holders.c */
+        struct map map;
+        struct list list;
+        struct rt_timer timer;
+        struct {
+            struct heap oldest; /* leases that have not lasted too long yet */
+            struct engine_leaks leaks;
+        } profiles[POOL_PROFILES_MAX];
+    } leases;
+    struct { /* of uids.c */
+        bool is_looking;
+        struct engine_uid {
+            uint64_t uid;
+            uint64_t at_ns; /* 0: nothing */
+            char name[33];
+        } known[256];
+    } uids;
 
     struct { /* of health.c */
         struct rt_timer timer;
@@ -327,6 +346,9 @@ void event_notice(struct engine *e, const char *backend, const struct pool_box *
                   const struct backend_notice *n);
 /* A profile is not served, or is again (ENGINE_CAUSE_NONE). */
 void event_ready(struct engine *e, const char *profile, enum engine_cause cause, const char *why);
+/* The lease of a box lasts too long, or such a one is over. */
+void event_leak(struct engine *e, const struct pool_box *box, const struct engine_deed *deed,
+                bool is_leaking);
 /* health.c: something has happened: whether profiles are served is looked at soon. */
 void health_touch(struct engine *e);
 void health_close(struct engine *e);

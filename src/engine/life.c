@@ -39,6 +39,7 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
     map_init(&e->updates, 64);
     map_init(&e->pauses, 64);
     hibernate_init(e, config);
+    leases_init(e, config);
     journal_init(&e->journal);
     trend_init(e);
     tokens_init(e);
@@ -67,10 +68,11 @@ int engine_new(struct loop *l, struct httpc *http, struct config *config, struct
 
 void engine_free(struct engine *e)
 {
+    notes_fini(e);
+    leases_fini(e);
     if (e->pool != NULL)
         e->pool = pool_free(e->pool);
     fx_store_fini(e);
-    notes_fini(e);
     tokens_fini(e);
     snapshots_fini(e);
     hibernate_fini(e);
@@ -121,6 +123,7 @@ int engine_reload(struct engine *e, struct config *config, struct err *err)
     snapshots_keep_arm(e);
     space_look(e);
     hibernate_rank(e);
+    leases_rank(e);
     free(pc);
     e->reloads++;
     journal_wake(&e->journal);

@@ -292,6 +292,8 @@ static int build_pool(struct loader *l, struct err *err)
             refused = &l->boxes[i];
         else if (l->boxes[i].metadata != NULL)
             note_set_metadata(e, &l->boxes[i].box, l->boxes[i].metadata);
+        if (refused == NULL && l->boxes[i].box.state == POOL_LEASED)
+            holder_begin(e, &l->boxes[i].box);
         report_note_used(e, l->boxes[i].box.id, &l->boxes[i].used);
     }
     if (refused != NULL && refused->box.profile == POOL_PROFILES_MAX)

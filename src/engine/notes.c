@@ -39,6 +39,7 @@ void note_drop(struct engine *e, struct box_id box)
 {
     struct engine_note *note = note_find(e, box);
 
+    holder_drop(e, box);
     if (note == NULL)
         return;
     map_remove(&e->notes, &note->node);

@@ -35,5 +35,6 @@ void pace_moved(struct pace *p, size_t bytes, bool is_callers)
 
 void pace_end(struct pace *p)
 {
-    rt_timer_cancel(p->rt, &p->timer);
+    if (p->rt != NULL)
+        rt_timer_cancel(p->rt, &p->timer);
 }

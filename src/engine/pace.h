@@ -24,6 +24,7 @@ struct pace {
 void pace_begin(struct pace *p, struct rt *rt, void (*on_over)(struct pace *p));
 /* So many bytes of the caller have moved, and whose turn it is now. */
 void pace_moved(struct pace *p, size_t bytes, bool is_callers);
+/* One that was never begun has all zero, and may be ended, too. */
 void pace_end(struct pace *p);
 
 #endif

@@ -28,7 +28,17 @@ struct token {
     struct engine *engine;
 };
 
+/* A principal that has no token, or will soon have none. */
+struct named {
+    uint64_t principal;
+    char name[CONFIG_NAME_MAX + 1];
+    struct map_node node;
+    struct list_node link;
+};
+
 struct tokens {
+    struct map names; /* of `named` */
+    struct list named;
     struct map by_hash;
     struct map by_principal;
     struct list list;
@@ -54,12 +64,17 @@ void tokens_init(struct engine *e)
     map_init(&e->tokens->by_hash, 64);
     map_init(&e->tokens->by_principal, 64);
     list_init(&e->tokens->list);
+    map_init(&e->tokens->names, 64);
+    list_init(&e->tokens->named);
 }
 
 void tokens_fini(struct engine *e)
 {
     while (!list_is_empty(&e->tokens->list))
         drop(e, container_of(list_first(&e->tokens->list), struct token, link));
+    while (!list_is_empty(&e->tokens->named))
+        free(container_of(list_pop_front(&e->tokens->named), struct named, link));
+    map_fini(&e->tokens->names);
     map_fini(&e->tokens->by_hash);
     map_fini(&e->tokens->by_principal);
     free(e->tokens);
@@ -98,6 +113,13 @@ static bool is_principal(const struct map_node *node, const void *key)
     return container_of(node, struct token, by_principal)->t.principal == *principal;
 }
 
+static bool is_named(const struct map_node *node, const void *key)
+{
+    const uint64_t *principal = key;
+
+    return container_of(node, struct named, node)->principal == *principal;
+}
+
 const struct engine_token *engine_token_find(struct engine *e, const char *secret)
 {
     char hash[HASH_TEXT];
@@ -120,7 +142,25 @@ const char *engine_token_name(const struct engine *e, uint64_t principal)
     struct map_node *n =
         map_find(&e->tokens->by_principal, hash_u64(principal), is_principal, &principal);
 
-    return n != NULL ? container_of(n, struct token, by_principal)->t.name : NULL;
+    if (n != NULL)
+        return container_of(n, struct token, by_principal)->t.name;
+    n = map_find(&e->tokens->names, hash_u64(principal), is_named, &principal);
+    return n != NULL ? container_of(n, struct named, node)->name : NULL;
+}
+
+void engine_note_name(struct engine *e, uint64_t principal, const char *name)
+{
+    struct tokens *t = e->tokens;
+    struct named *n;
+
+    if (t->named.len >= ENGINE_TOKENS_MAX ||
+        map_find(&t->names, hash_u64(principal), is_named, &principal) != NULL)
+        return;
+    n = xcalloc(1, sizeof(*n));
+    n->principal = principal;
+    str_copy_cut(n->name, sizeof(n->name), name);
+    map_insert(&t->names, &n->node, hash_u64(principal));
+    list_push_back(&t->named, &n->link);
 }
 
 const struct engine_token *engine_token_next(const struct engine *e,
@@ -315,6 +355,8 @@ static void on_dropped(struct op *op)
 
     if (op->result == SP_OK && k != NULL) {
         event_token(e, w->revocation != NULL ? "token_revoked" : "token_expired", &k->t);
+        if (str_is_empty(k->t.bounds.sandbox_id)) /* its sandboxes are still shown with its name */
+            engine_note_name(e, k->t.principal, k->t.name);
         drop(e, k);
     } else if (op->result != SP_OK) {
         log_warn("token.not_removed", LF_STR("token_id", w->id), LF_STR("reason", op->err.msg));

@@ -42,8 +42,10 @@ struct engine_token {
 
 /* The token that this text is, if it is valid now. Valid until the loop's next turn. */
 const struct engine_token *engine_token_find(struct engine *e, const char *secret);
-/* The name of a principal that has or had a token; NULL: it is not known. */
+/* The name of a principal that has a token, or had one or came by another way since the daemon started; NULL: it is not known. */
 const char *engine_token_name(const struct engine *e, uint64_t principal);
+/* It has come by another way than a token: its name is remembered, of a number of them. */
+void engine_note_name(struct engine *e, uint64_t principal, const char *name);
 /* All of them, by age; NULL: the first, and behind the last. */
 const struct engine_token *engine_token_next(const struct engine *e,
                                              const struct engine_token *before);

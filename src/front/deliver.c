@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/compiler.h"
+#include "front/deed.h"
 
 void front_undo(struct front_delivery *d, bool is_spoiled)
 {
@@ -45,6 +46,8 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
     d->state = FRONT_HELD;
     if (fx->u.reply.code == SP_OK)
         d->box = fx->box;
+    if (fx->u.reply.code == SP_OK && d->ex != NULL)
+        front_note_deed(d->engine, d->ex, fx->box, "acquire");
     d->ops->on_reply(d, fx); /* it may be gone from here on */
 }
 

@@ -58,7 +58,9 @@ void front_name_principal(const struct engine *e, uint64_t principal, char *dst,
     if (name != NULL)
         (void) snprintf(dst, cap, "token %.64s", name);
     else
-        str_copy_cut(dst, cap, "a token that is gone, or the provisioner");
+        str_copy_cut(dst, cap,
+                     principal == front_principal(FRONT_PROVISIONER) ? "the provisioner"
+                                                                     : "a token that is gone");
 }
 
 static const struct {
@@ -174,6 +176,15 @@ static bool identify_protocol(const struct http_exchange *ex, struct engine *e,
     return is_known;
 }
 
+static bool identify_certificate(const char *name, struct engine *e, struct front_caller *ret)
+{
+    if (str_is_empty(name))
+        return false;
+    set_rights(ret, front_principal(name), list_has(engine_config(e)->tcp.operators, name));
+    engine_note_name(e, ret->principal, name);
+    return true;
+}
+
 bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret)
 {
     const struct http_peer *peer = http_peer(ex);
@@ -184,7 +195,9 @@ bool front_identify(const struct http_exchange *ex, struct engine *e, struct fro
         return true;
     }
     token = front_bearer(ex);
-    return token != NULL ? front_identify_token(e, token, ret) : identify_protocol(ex, e, ret);
+    if (token != NULL)
+        return front_identify_token(e, token, ret);
+    return identify_protocol(ex, e, ret) || identify_certificate(peer->name, e, ret);
 }
 
 /* --- a new configuration --- */
@@ -223,29 +236,50 @@ static void put_lost_tokens(const struct config *was, const struct config *now, 
     }
 }
 
+/* The next word of a comma separated list; false at its end. A word that does not fit is "". */
+static bool next_word(const char **list, char *dst, size_t cap)
+{
+    size_t len;
+
+    *list += strspn(*list, ", ");
+    len = strcspn(*list, ", ");
+    if (!str_copy_n(dst, cap, *list, len))
+        dst[0] = '\0';
+    *list += len;
+    return len > 0;
+}
+
+/* Operators by the name of their certificate: those that have no token in the configuration. */
+static void put_lost_names(const struct config *was, const struct config *now, struct buf *out)
+{
+    const char *list = was->tcp.operators;
+    char name[CONFIG_NAME_MAX + 1];
+
+    while (next_word(&list, name, sizeof(name)))
+        if (find_token(was, name, 0) == NULL && !list_has(now->tcp.operators, name))
+            put(out, front_principal(name));
+}
+
 static void put_lost_uids(const struct config *was, const struct config *now, struct buf *out)
 {
     const char *list = was->operator_uids;
+    char text[16];
 
-    while (*list != '\0') {
+    while (next_word(&list, text, sizeof(text))) {
         struct front_caller caller;
-        char text[16];
         uint64_t uid;
-        size_t len;
 
-        list += strspn(list, ", ");
-        len = strcspn(list, ", ");
-        if (str_copy_n(text, sizeof(text), list, len) && str_parse_u64(text, 0, UINT32_MAX, &uid)) {
-            front_identify_uid(now, (uint32_t) uid, &caller);
-            if (!caller.is_operator)
-                put(out, caller.principal);
-        }
-        list += len;
+        if (!str_parse_u64(text, 0, UINT32_MAX, &uid))
+            continue;
+        front_identify_uid(now, (uint32_t) uid, &caller);
+        if (!caller.is_operator)
+            put(out, caller.principal);
     }
 }
 
 void front_put_losers(const struct config *was, const struct config *now, struct buf *out)
 {
     put_lost_tokens(was, now, out);
+    put_lost_names(was, now, out);
     put_lost_uids(was, now, out);
 }

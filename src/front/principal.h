@@ -15,6 +15,8 @@ struct front_caller {
     struct engine_bounds bounds; /* if it has */
 };
 
+/* Of the provisioner dialect as a whole: no token has this name. */
+#define FRONT_PROVISIONER ":provisioner"
 uint64_t front_principal(const char *name);
 /* In words: "uid 1000", "token ci". */
 void front_name_principal(const struct engine *e, uint64_t principal, char *dst, size_t cap);
@@ -28,7 +30,7 @@ const char *front_bearer(const struct http_exchange *ex);
 void front_identify_uid(const struct config *c, uint32_t uid, struct front_caller *ret);
 /* By a token of tcp.tokens, or one that was made. False when it is none that is valid now. */
 bool front_identify_token(struct engine *e, const char *token, struct front_caller *ret);
-/* By its uid on the Unix socket, by its token otherwise. False when a TCP caller has no valid one. */
+/* By its uid on the Unix socket; on TCP by its token, or if it sends none by the name of its certificate. False when it has neither. */
 bool front_identify(const struct http_exchange *ex, struct engine *e, struct front_caller *ret);
 
 /* Appends the principals (uint64_t) that have fewer rights by `now` than by `was`: their token is gone or is another one,

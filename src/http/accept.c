@@ -75,6 +75,10 @@ static void refuse(struct conn *c, const char *why)
     struct http_server *s = c->server;
 
     s->stats.refused++;
+    if (!secure_is_open(c)) { /* nothing can be said before a handshake */
+        conn_close(c);
+        return;
+    }
     c->is_refused = true;
     list_remove(&s->conns, &c->link);
     list_push_back(&s->refusing, &c->link);
@@ -149,6 +153,10 @@ static void begin(struct conn *c, bool is_tcp)
 
     c->server->stats.accepted++;
     learn_who(c, is_tcp);
+    if (!secure_open(c)) {
+        conn_close(c);
+        return;
+    }
     why = find_objection(c);
     if (why != NULL)
         refuse(c, why);

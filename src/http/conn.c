@@ -11,8 +11,6 @@
 
 #include "base/mem.h"
 
-static void update(struct conn *c);
-
 /* --- the end --- */
 
 /* What became of the last answer that wants to know. */
@@ -37,6 +35,7 @@ static void on_handle_closed(void *ctx)
         exchange_release(c->ex);
     }
     conn_drop_flight(c);
+    secure_close(c);
     buf_fini(&c->ahead);
     callers_forget(c);
     list_remove(c->is_refused ? &s->refusing : &s->conns, &c->link);
@@ -47,6 +46,9 @@ static void on_handle_closed(void *ctx)
 void conn_close(struct conn *c)
 {
     if (c->phase == CONN_CLOSED)
+        return;
+    secure_end(c);
+    if (c->phase == CONN_CLOSED) /* it was broken */
         return;
     c->phase = CONN_CLOSED;
     if (c->ex != NULL)
@@ -63,6 +65,9 @@ static void start_linger(struct conn *c)
 {
     int fd;
 
+    secure_end(c);
+    if (c->phase != CONN_OPEN)
+        return;
     if (uv_fileno(&c->u.handle, &fd) != 0 || shutdown(fd, SHUT_WR) != 0) {
         conn_close(c);
         return;
@@ -271,7 +276,7 @@ void conn_feed(struct conn *c, const char *data, size_t len)
         conn_close(c);
     c->is_running = false;
     held_check_input(c);
-    update(c);
+    conn_update(c);
 }
 
 void conn_run(struct conn *c)
@@ -283,6 +288,8 @@ void conn_run(struct conn *c)
         return;
     }
     conn_feed(c, NULL, 0);
+    if (c->session != NULL)
+        secure_run(c);
 }
 
 static void on_task(struct rt_task *task)
@@ -303,16 +310,18 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (n == 0 || c->phase == CONN_CLOSED)
         return;
     if (n == UV_ENOBUFS) { /* nothing was read: it rests */
-        update(c);
+        conn_update(c);
         return;
     }
     /* A Unix socket is reset only when its peer closed with something unread. TCP may be reset by
      * a client that has read it all, so there it says nothing. */
     report_taken(c, n == UV_ECONNRESET && !c->peer.is_tcp ? SP_IO : SP_OK);
     if (n < 0) {
-        c->is_eof = true;
+        c->is_eof = c->session == NULL;
         if (n != UV_EOF || c->phase == CONN_LINGER)
             conn_close(c);
+        else if (c->session != NULL)
+            secure_wire_eof(c);
         else
             conn_feed(c, NULL, 0);
         return;
@@ -323,7 +332,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
             conn_close(c);
         return;
     }
-    conn_feed(c, buf->base, (size_t) n);
+    if (c->session != NULL)
+        secure_input(c, buf->base, (size_t) n);
+    else
+        conn_feed(c, buf->base, (size_t) n);
 }
 
 void conn_read_now(struct conn *c)
@@ -340,15 +352,15 @@ void conn_read_now(struct conn *c)
         on_read(&c->u.stream, n, &buf); /* how it ended is left to the loop */
 }
 
-static void update(struct conn *c)
+void conn_update(struct conn *c)
 {
     bool want_read;
 
     if (c->phase == CONN_CLOSED)
         return;
     conn_set_wait(c);
-    want_read =
-        !c->is_eof && c->ahead.len < held_ahead_max(c) && !conn_holds(c) && !conn_is_resting(c);
+    want_read = !c->is_eof && !c->is_wire_eof && c->ahead.len < held_ahead_max(c) &&
+                !conn_holds(c) && !conn_is_resting(c) && !secure_has_more(c);
     if (want_read == c->is_reading)
         return;
     c->is_reading = want_read;

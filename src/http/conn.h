@@ -120,6 +120,11 @@ struct conn {
     bool is_counted;      /* callers_add() */
     bool is_operator;     /* on a Unix socket */
     bool is_staying;      /* the server was left, and it goes on */
+    const struct http_secure_ops *secure;
+    void *session;    /* NULL: it has no TLS */
+    bool is_shaken;   /* the handshake is over */
+    bool is_sealed;   /* our side has been ended */
+    bool is_wire_eof; /* no more bytes come, whatever the session has left */
 };
 
 enum exchange_input { EXCHANGE_HEAD, EXCHANGE_BODY, EXCHANGE_DONE, EXCHANGE_INPUT_COUNT };
@@ -188,6 +193,9 @@ struct http_server {
     struct list pool; /* of exchanges */
     char *read_buf;   /* shared: what is read is parsed or copied at once */
     struct buf scratch;
+    struct http_secure secure;
+    uint64_t shake_turn; /* of the loop, in which `shakes` steps of handshakes were made */
+    unsigned shakes;
     struct effort effort; /* of all bodies */
     struct lane lanes[LANE_COUNT];
     struct share operators; /* on a Unix socket */
@@ -281,6 +289,8 @@ void conn_charge_body(struct conn *c, size_t came);
 /* output.c */
 /* Sends now what the kernel takes and keeps the rest. Closes the connection when it is broken. */
 void conn_send(struct conn *c, const uv_buf_t *bufs, unsigned count);
+/* The same, as it is. */
+void conn_send_raw(struct conn *c, const uv_buf_t *bufs, unsigned count);
 /* The same; takes the memory of `out` over instead of copying when something is left. */
 void conn_send_buf(struct conn *c, struct buf *out);
 /* Bytes the kernel has not taken. 0 while sending: taken, but libuv has not said so yet. */
@@ -320,6 +330,20 @@ void turns_wait(struct http_exchange *ex, void (*go)(struct http_exchange *ex));
 void turns_leave(struct http_exchange *ex);
 /* The server is not paused any more. */
 void turns_resume(struct http_server *s);
+
+void conn_update(struct conn *c);
+
+/* secure.c: connections with TLS. All but the first and the last two are for such only. */
+MUST_CHECK bool secure_open(struct conn *c); /* its peer is known; false: it cannot be served */
+void secure_input(struct conn *c, const char *data, size_t len);
+void secure_wire_eof(struct conn *c);
+void secure_run(struct conn *c); /* what has come and can be looked at now */
+void secure_send(struct conn *c, const uv_buf_t *bufs, unsigned count);
+void secure_end(struct conn *c); /* nothing more is sent; does nothing without a session */
+void secure_close(struct conn *c);
+bool secure_has_more(const struct conn *c); /* has come, and not been looked at */
+bool secure_waits_for_turn(const struct conn *c);
+bool secure_is_open(const struct conn *c); /* something can be sent */
 
 /* upgrade.c */
 /* The request wants its connection to become something else, in whatever way: what its client sends next may be no

@@ -110,7 +110,7 @@ static enum conn_wait next_wait(const struct conn *c)
         return CONN_WAIT_WRITE;
     if (conn_holds(c))
         return CONN_WAIT_NONE;
-    if (conn_is_resting(c))
+    if (conn_is_resting(c) || secure_waits_for_turn(c))
         return CONN_WAIT_TURN;
     if (c->ex == NULL)
         return CONN_WAIT_IDLE;

@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "http/secure.h"
 #include "loop/loop.h"
 
 enum http_method {
@@ -42,7 +43,9 @@ struct http_peer {
     uint32_t uid; /* Unix socket: SO_PEERCRED */
     uint32_t gid;
     int32_t pid;
-    char address[64]; /* TCP: for logs */
+    char address[64];             /* TCP: for logs */
+    bool is_secure;               /* TCP: with TLS */
+    char name[HTTP_NAME_MAX + 1]; /* of its certificate, which was verified; "": it has none */
 };
 
 struct http_exchange;
@@ -263,6 +266,9 @@ MUST_CHECK int http_server_listen_tcp(struct http_server *s, const char *address
  * also when it fails. Handlers may be called from inside. */
 MUST_CHECK int http_server_take(struct http_server *s, int fd, struct err *err);
 void http_server_set_limits(struct http_server *s, const struct http_limits *limits);
+/* TCP connections that are accepted from now on have a session of it; ops NULL: they have none. A take-over does not pass them
+ * on: they are closed when they are idle, and a request that could be repeated is answered SP_DRAINING. */
+void http_server_set_secure(struct http_server *s, const struct http_secure *secure);
 /* Stops accepting and closes idle connections; running exchanges go on and are then closed. */
 void http_server_stop(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);

@@ -98,6 +98,14 @@ size_t http_server_cut_unread(struct http_server *s)
     return count;
 }
 
+/* A session stays in this process. */
+static void let_go(struct conn *c)
+{
+    if (c->ex != NULL && c->ex->is_owned)
+        exchange_refuse(c->ex, SP_DRAINING, "the daemon is being replaced: ask again", 100);
+    conn_close(c);
+}
+
 static void hand_out(struct conn *c, void (*take)(void *ctx, int fd, const char *bytes, size_t len),
                      void *ctx)
 {
@@ -128,7 +136,11 @@ void http_server_migrate(struct http_server *s,
         struct conn *c = container_of(n, struct conn, link);
 
         next = list_next(&s->conns, n);
-        if (can_leave(c) && !conn_stays(c))
+        if (!can_leave(c) || conn_stays(c))
+            continue;
+        if (c->session != NULL)
+            let_go(c);
+        else
             hand_out(c, take, ctx);
     }
 }

@@ -140,6 +140,14 @@ static void append_from(struct buf *dst, const uv_buf_t *bufs, unsigned count, s
 
 void conn_send(struct conn *c, const uv_buf_t *bufs, unsigned count)
 {
+    if (c->session == NULL)
+        conn_send_raw(c, bufs, count);
+    else if (c->phase == CONN_OPEN)
+        secure_send(c, bufs, count);
+}
+
+void conn_send_raw(struct conn *c, const uv_buf_t *bufs, unsigned count)
+{
     size_t total = 0;
     size_t taken;
     struct flight *f;
@@ -170,7 +178,7 @@ void conn_send_buf(struct conn *c, struct buf *out)
 
     if (c->phase != CONN_OPEN)
         return;
-    if (conn_is_sending(c)) {
+    if (conn_is_sending(c) || c->session != NULL) {
         conn_send(c, &buf, 1);
         return;
     }

@@ -94,6 +94,9 @@ static void shut(struct conn *c)
     int fd;
 
     c->ex->is_shut = true;
+    secure_end(c);
+    if (c->phase != CONN_OPEN)
+        return;
     if (uv_fileno(&c->u.handle, &fd) != 0 || shutdown(fd, SHUT_WR) != 0)
         conn_close(c);
 }

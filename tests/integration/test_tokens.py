@@ -152,6 +152,11 @@ class Tokens(TestCase):
         self.assertEqual(self.assertOk(client.delete(f"/v1/tokens/{made['token_id']}"))["revoked"], 1)
         waiting.join(WAIT_S)
         self.assertCode(answers[0], 401, "unauthorized")
+        # what it has is still shown with its name
+        self.assertOk(client.post("/v1/pool/resume"))
+        left = self.assertOk(self.acquire(self.make(client, "gone", ["use"])["token"], thread_id="g"))
+        self.assertOk(client.delete("/v1/tokens/gone"))
+        self.assertEqual(self.make(client, "x", ["use"], sandbox_id=left["sandbox_id"])["principal"], "token gone")
         self.assertEqual(self.ask(made["token"], "GET", "/v1/pool", connection=connection).status, 401)
         self.assertEqual(self.ask(keep, "GET", "/v1/pool").status, 200)
         self.assertEqual(client.delete(f"/v1/tokens/{made['token_id']}").status, 404)
@@ -163,7 +168,7 @@ class Tokens(TestCase):
                     if not stream.read1(65536):
                         raise ConnectionError
         kinds = [e["event"] for e in self.assertOk(client.get("/v1/events?format=json&since=0&limit=1000"))["events"]]
-        self.assertEqual((kinds.count("token_created"), kinds.count("token_revoked")), (3, 2))
+        self.assertEqual((kinds.count("token_created"), kinds.count("token_revoked")), (5, 3))
 
     def test_the_end_by_itself(self):
         client = self.begin()

@@ -181,6 +181,7 @@ class Top(TestCase):
         self.wait_for("with ana", absent="bob/two")
         self.press("\r")
         self.wait_for("thread_id")
+        self.press("j" * 20)  # the rest does not fit
         self.wait_for("memory_bytes")
         self.press("q")
         self.wait_for("with ana", absent="thread_id")

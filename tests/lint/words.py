@@ -67,7 +67,7 @@ def prose(root, path):
 
 def plain_offences(root):
     paths = tree.c_files(root) + tree.js_files(root) + tree.files(root, endings=".md")
-    paths += tree.files(root, ("tests", "clients", "bench"), (".py",))
+    paths += tree.files(root, ("tests", "clients", "bench"), (".py",)) + [p for p in tree.files(root) if p == "dev"]
     for path in paths:
         for number, line in prose(root, path):
             for word in PLAIN_WORD.findall(line):

@@ -267,7 +267,11 @@ struct world_row *rows_find(struct world *w, uint64_t id);
 /* clients.c */
 void clients_init(struct world *w);
 uint64_t clients_principal(const struct client *c);
+/* A request that is not answered. */
+bool clients_has_open(const struct world *w, size_t client);
 void clients_act(struct world *w);
+
+/* promises.c */
 void clients_reply(struct world *w, const struct pool_fx *fx);
 void clients_fact(struct world *w, const struct pool_fx *fx);
 void clients_crashed(struct world *w);

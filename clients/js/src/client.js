@@ -17,13 +17,13 @@ const PAGE = 1000;
 
 class Client {
   /**
-   * @param {string | {address?: string, token?: string, timeoutS?: number, reconnectS?: number}} [address]
-   * @param {{token?: string, timeoutS?: number, reconnectS?: number}} [options]
+   * @param {string | {address?: string, token?: string, timeoutS?: number, reconnectS?: number, ca?: string | Buffer}} [address]
+   * @param {{token?: string, timeoutS?: number, reconnectS?: number, ca?: string | Buffer}} [options]
    */
   constructor(address, options = {}) {
     const given = typeof address === 'object' && address !== null ? address : { address, ...options };
-    const { token = null, timeoutS = DEFAULT_TIMEOUT_S, reconnectS = RECONNECT_S } = given;
-    this.transport = new Transport(parseAddress(given.address), token, positive(timeoutS, 'timeoutS') * 1000);
+    const { token = null, timeoutS = DEFAULT_TIMEOUT_S, reconnectS = RECONNECT_S, ca } = given;
+    this.transport = new Transport(parseAddress(given.address), token, positive(timeoutS, 'timeoutS') * 1000, ca);
     this.reconnectMs = positive(reconnectS, 'reconnectS') * 1000;
     /** @type {number | undefined} */
     this.silenceMs = undefined; // the usual

@@ -31,13 +31,16 @@ class Transport {
    * @param {import('./address').Address} address
    * @param {string | null} token
    * @param {number} timeoutMs
+   * @param {string | Buffer} [ca] PEM: who may sign the daemon's certificate
    */
-  constructor(address, token, timeoutMs) {
+  constructor(address, token, timeoutMs, ca) {
+    if (ca !== undefined && !address.isTls) throw new TypeError(`'ca' is for https://, not for ${address.text}`);
     if (token !== null && /[^\x21-\x7e]/.test(token)) throw new TypeError('the token has characters that no header can have');
     this.address = address;
     this.timeoutMs = timeoutMs;
     this.module = address.isTls ? https : http;
-    this.agent = new this.module.Agent({ keepAlive: true, maxFreeSockets: IDLE_SOCKETS });
+    this.tls = ca === undefined ? {} : { ca };
+    this.agent = new this.module.Agent({ keepAlive: true, maxFreeSockets: IDLE_SOCKETS, ...this.tls });
     // Not enumerable: not shown when a client is printed.
     Object.defineProperty(this, 'token', { value: token, enumerable: false });
   }
@@ -142,6 +145,7 @@ class Transport {
       method: request.method,
       path: request.path,
       ...(address.socketPath === null ? { host: address.host, port: address.port } : { socketPath: address.socketPath }),
+      ...this.tls,
       headers: { Host: hostHeader(address), ...headers },
       agent: mayUseKept ? this.agent : false,
       setHost: false,

@@ -27,8 +27,9 @@ class AsyncClient:
     """As `Client`, for one event loop."""
 
     def __init__(self, address: Union[str, wire.Address, None] = None, *, token: Optional[str] = None,
-                 timeout_s: float = DEFAULT_TIMEOUT_S, reconnect_s: float = RECONNECT_S) -> None:
-        self.address = wire.parse_address(address)
+                 timeout_s: float = DEFAULT_TIMEOUT_S, reconnect_s: float = RECONNECT_S,
+                 ca: Optional[str] = None) -> None:
+        self.address = wire.trusting(wire.parse_address(address), ca)
         self._link = Link(TaskIo(), self.address, token, timeout_s, reconnect_s)
         self._renewer = Renewer(self._link)
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Coroutine, Optional, TypeVar
 
 from .errors import ConnectionFailed
 from .transport import SOON_MAX, Conn, Io, Late, Step, Ticker, drive
-from .wire import Address
+from .wire import Address, tls_context
 
 T = TypeVar("T")
 RECV = 256 * 1024
@@ -126,9 +126,9 @@ class BlockingIo(Io):
             if address.unix_path is None:
                 sock = socket.create_connection((address.host, address.port), left)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if address.is_tls:
-                    sock = ssl.create_default_context().wrap_socket(
-                        sock, server_hostname=address.host)
+                context = tls_context(address)
+                if context is not None:
+                    sock = context.wrap_socket(sock, server_hostname=address.host)
             else:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 sock.settimeout(left)

@@ -16,13 +16,14 @@ from .types import JSON, Mount, Sandbox, Snapshot
 
 
 class Client:
-    """Talks to one daemon. `address` is a socket's path, `unix:/path` or `http://host:port` (then
-    with `token`); None: $SANDPOOL_SOCKET, else /run/sandpool/sandpool.sock. `timeout_s` is for each
+    """Talks to one daemon. `address` is a socket's path, `unix:/path`, `http://host:port` or `https://host:port` (then
+    with `token`, and `ca`, a PEM file of those who may sign its certificate, if not those of the system); None: $SANDPOOL_SOCKET, else /run/sandpool/sandpool.sock. `timeout_s` is for each
     call; `reconnect_s` is how long streams and waits try to go on while the daemon is away."""
 
     def __init__(self, address: Union[str, wire.Address, None] = None, *, token: Optional[str] = None,
-                 timeout_s: float = DEFAULT_TIMEOUT_S, reconnect_s: float = RECONNECT_S) -> None:
-        self.address = wire.parse_address(address)
+                 timeout_s: float = DEFAULT_TIMEOUT_S, reconnect_s: float = RECONNECT_S,
+                 ca: Optional[str] = None) -> None:
+        self.address = wire.trusting(wire.parse_address(address), ca)
         self._link = Link(BlockingIo(), self.address, token, timeout_s, reconnect_s)
         self._renewer = Renewer(self._link)
 

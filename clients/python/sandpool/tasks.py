@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from typing import Any, Callable, Coroutine, Optional, Set, TypeVar, cast
 
 from .errors import ConnectionFailed
 from .transport import SOON_MAX, Conn, Io, Late, Step, Ticker
-from .wire import Address
+from .wire import Address, tls_context
 
 T = TypeVar("T")
 BUFFER_MAX = 512 * 1024  # then the other side has to wait
@@ -164,8 +163,7 @@ class TaskIo(Io):
         if address.unix_path is not None:
             work = loop.create_unix_connection(_Protocol, address.unix_path)
         else:
-            tls = ssl.create_default_context() if address.is_tls else None
-            work = loop.create_connection(_Protocol, address.host, address.port, ssl=tls)
+            work = loop.create_connection(_Protocol, address.host, address.port, ssl=tls_context(address))
         try:
             left = None if deadline is None else max(deadline - loop.time(), 0.001)
             _, protocol = await asyncio.wait_for(work, left)

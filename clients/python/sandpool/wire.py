@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
@@ -26,6 +28,7 @@ class Address:
     host: str = "localhost"
     port: int = 0
     is_tls: bool = False
+    ca: Optional[str] = None  # a PEM file of those who may sign its certificate; None: the system's
 
     @property
     def host_header(self) -> str:
@@ -53,6 +56,25 @@ def parse_address(text: Union[str, Address, None]) -> Address:
         raise ValueError(f"{text!r} is not an address: use /path, unix:/path or http://host:port")
     return Address(None, url.hostname, url.port or (443 if url.scheme == "https" else 80),
                    url.scheme == "https")
+
+
+def trusting(address: Address, ca: Optional[str]) -> Address:
+    """The same, with this file of authorities."""
+    if ca is None:
+        return address
+    if not address.is_tls:
+        raise ValueError(f"'ca' is for https://, not for {address}")
+    return replace(address, ca=ca)
+
+
+@lru_cache(maxsize=16)
+def _tls_context(ca: Optional[str]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca)
+
+
+def tls_context(address: Address) -> Optional[ssl.SSLContext]:
+    """What its certificate is checked with; None: it has none."""
+    return _tls_context(address.ca) if address.is_tls else None
 
 
 def split_url(url: str) -> Tuple[Address, str]:

@@ -12,6 +12,7 @@
 #include "box/aio/aio.h"
 #include "box/life.h"
 #include "dialects/native/internal.h"
+#include "front/deed.h"
 #include "front/pass.h"
 
 enum {
@@ -177,6 +178,7 @@ void api_call(struct http_exchange *ex)
     if (box == NULL || api_wake(ex, box, api_call))
         return;
     to_box(api_of(ex), box, &caller, &to);
+    front_note_deed(api_of(ex)->engine, ex, box->id, rest + 1);
     if (is_aio(api_of(ex), box)) {
         to.rest = rest;
         pass(ex, &to, &caller, box_aio_pass);
@@ -235,6 +237,7 @@ void api_call_port(struct http_exchange *ex)
     if (api_wake(ex, box, api_call_port))
         return;
     to_box(api_of(ex), box, &caller, &to);
+    front_note_deed(api_of(ex)->engine, ex, box->id, "port");
     to.port = (uint16_t) port;
     to.rest = behind_part(behind_part(rest));
     to.want_tcp = *to.rest == '\0'; /* the port itself, not a path of a server there */

@@ -6,6 +6,8 @@
 #include "base/sha256.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "engine/holders.h"
+#include "front/principal.h"
 
 struct json_doc *api_parse_body(struct http_exchange *ex)
 {
@@ -27,6 +29,12 @@ struct json_doc *api_parse_body(struct http_exchange *ex)
         return json_doc_free(doc);
     }
     return doc;
+}
+
+bool api_parse_principal(const char *text, uint64_t *ret)
+{
+    return strlen(text) == 16 ? str_parse_hex64(text, ret)
+                              : str_parse_u64(text, 0, UINT32_MAX, ret);
 }
 
 void api_put_time(struct json_out *o, const char *key, struct api *api, uint64_t at_ns)
@@ -93,6 +101,50 @@ static void put_end(struct json_out *o, struct api *api, const struct pool_box *
                      at_ns > now_ns ? (double) ((at_ns - now_ns) / NS_PER_MS) / 1000 : 0);
 }
 
+/* "ana (uid 1000)", "token ci". */
+static void name_principal(struct api *api, uint64_t principal, char *dst, size_t cap)
+{
+    const char *user = principal >> 63 == 0 ? engine_uid_name(api->engine, principal) : "";
+
+    if (str_is_empty(user))
+        front_name_principal(api->engine, principal, dst, cap);
+    else
+        (void) snprintf(dst, cap, "%s (uid %llu)", user, (unsigned long long) principal);
+}
+
+static void put_deed(struct json_out *o, struct api *api, struct box_id box)
+{
+    const struct engine_deed *deed = engine_deed(api->engine, box);
+
+    if (deed == NULL)
+        return;
+    json_begin_obj(o, "last");
+    json_put_str(o, "verb", deed->verb);
+    json_put_str(o, "from", deed->from);
+    api_put_time(o, "at", api, deed->at_ns);
+    json_put_num(o, "ago_s", seconds_since(engine_rt(api->engine), deed->at_ns));
+    json_end(o);
+}
+
+/* Who holds it, since when, and what was done with it last. */
+static void put_holder(struct json_out *o, struct api *api, const struct pool_box *box)
+{
+    char name[96];
+    char hex[17];
+
+    str_hex64(hex, box->principal);
+    name_principal(api, box->principal, name, sizeof(name));
+    json_put_str(o, "principal", hex);
+    json_put_str(o, "principal_name", name);
+    if (box->state == POOL_LEASED) {
+        api_put_time(o, "leased_at", api, box->leased_ns);
+        json_put_num(o, "leased_s", seconds_since(engine_rt(api->engine), box->leased_ns));
+    }
+    if (engine_is_leaking(api->engine, box->id))
+        json_put_bool(o, "leaking", true);
+    put_deed(o, api, box->id);
+}
+
 void api_put_box(struct json_out *o, struct api *api, const struct api_caller *caller,
                  const struct pool_box *box)
 {
@@ -122,6 +174,8 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
         json_put_num(o, "idle_s", box->busy > 0 ? 0 : seconds_since(rt, pool_active_ns(box)));
     if (box->state == POOL_PARKED)
         json_put_num(o, "parked_s", seconds_since(rt, box->parked_ns));
+    if (!str_is_empty(box->sandbox_id))
+        put_holder(o, api, box);
     if (box->is_paused)
         json_put_bool(o, "paused", true);
     if (box->is_unseen)

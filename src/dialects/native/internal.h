@@ -56,6 +56,8 @@ void api_put_failure(struct json_out *o, const struct pool_fx *fx, bool is_opera
 bool api_parse_id(const char *id, char *ret_sandbox_id, struct box_id *ret_box);
 /* The id of the path. Answers and returns false if it is not valid. */
 bool api_path_id(struct http_exchange *ex, char *ret_sandbox_id, struct box_id *ret_box);
+/* As a caller writes it: a uid, or 16 hex digits. */
+bool api_parse_principal(const char *text, uint64_t *ret);
 /* SHA-256 of "user:thread", first 16 hex digits. */
 /* The id that this caller's acquire with this request id waits for (acquire.c). */
 bool api_find_request(const struct api *api, const char *request_id, uint64_t principal,

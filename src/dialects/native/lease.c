@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "front/body.h"
+#include "front/deed.h"
 
 struct lease_call {
     struct list_node link; /* in api->destroys, when it waits for the end of `box` */
@@ -16,6 +17,7 @@ struct lease_call {
     struct api *api;
     struct http_exchange *ex;
     struct api_caller caller;
+    const char *verb;
     bool want_report;
 };
 
@@ -59,6 +61,8 @@ static void on_reply(struct engine_call *call, const struct pool_fx *fx)
     struct lease_call *c = container_of(call, struct lease_call, call);
     struct json_out o;
 
+    if (fx->u.reply.code == SP_OK)
+        front_note_deed(c->api->engine, c->ex, fx->snapshot.id, c->verb);
     if (fx->u.reply.code != SP_OK) {
         api_reply_spent(c->ex, fx, call);
     } else {
@@ -108,6 +112,9 @@ static void start(struct http_exchange *ex, struct pool_event *ev, bool want_rep
     c->api = api_of(ex);
     c->ex = ex;
     c->want_report = want_report;
+    c->verb = ev->kind == POOL_EV_RENEW     ? "renew"
+              : ev->kind == POOL_EV_RELEASE ? "release"
+                                            : "destroy";
     c->call.on_reply = on_reply;
     (void) api_identify(ex, &c->caller); /* always set: the guard has accepted the caller */
     ev->u.on.principal = c->caller.principal;

@@ -7,6 +7,7 @@
 #include "base/prometheus.h"
 #include "dialects/native/internal.h"
 #include "engine/hibernate.h"
+#include "engine/holders.h"
 #include "sandpool/version.h"
 
 enum { METRICS_MAX = 4 * 1024 * 1024, US_PER_S = 1000000 };
@@ -139,6 +140,26 @@ static void put_ready(struct prom *p, struct api *api, unsigned count)
                      causes[i] == (enum engine_cause) c);
 }
 
+static void put_leaks(struct prom *p, struct api *api, unsigned count)
+{
+    const struct pool *pool = engine_pool(api->engine);
+    struct engine_leaks leaks;
+
+    prom_family(p, "sandpool_leases_leaking", PROM_GAUGE,
+                "Leases that have lasted longer than leak_after_s of their profile.");
+    for (unsigned i = 0; i < count; i++) {
+        engine_get_leaks(api->engine, i, &leaks);
+        prom_put(p, (struct prom_label[]){{"profile", pool_profile(pool, i)->name}, {NULL, NULL}},
+                 leaks.now);
+    }
+    prom_family(p, "sandpool_lease_leaks_total", PROM_COUNTER, "Leases that were reported so.");
+    for (unsigned i = 0; i < count; i++) {
+        engine_get_leaks(api->engine, i, &leaks);
+        prom_put(p, (struct prom_label[]){{"profile", pool_profile(pool, i)->name}, {NULL, NULL}},
+                 leaks.total);
+    }
+}
+
 static void put_profiles(struct prom *p, struct api *api, unsigned count)
 {
     const struct pool *pool = engine_pool(api->engine);
@@ -155,6 +176,7 @@ static void put_profiles(struct prom *p, struct api *api, unsigned count)
                      states[s].count(&view));
     }
     put_ready(p, api, count);
+    put_leaks(p, api, count);
     for (size_t n = 0; n < ARRAY_LEN(numbers); n++) {
         prom_family(p, numbers[n].name, numbers[n].type, numbers[n].help);
         for (unsigned i = 0; i < count; i++) {

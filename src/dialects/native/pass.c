@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "front/deed.h"
 #include "front/pass.h"
 
 void api_set_base(struct http_exchange *ex, struct api_caller *caller)
@@ -22,7 +23,8 @@ void api_set_base(struct http_exchange *ex, struct api_caller *caller)
     if (len > 0)
         return;
     box_host("", http_header(ex, "Host"), c->tcp.listen, host, sizeof(host));
-    (void) snprintf(caller->base, sizeof(caller->base), "http://%s", host);
+    (void) snprintf(caller->base, sizeof(caller->base), "%s://%s",
+                    http_peer(ex)->is_secure ? "https" : "http", host);
 }
 
 void api_box_url(const struct api_caller *caller, const struct pool_box *box,
@@ -79,8 +81,10 @@ void api_pass(struct http_exchange *ex)
 
     if (box == NULL || api->proxy == NULL)
         http_reply_error(ex, SP_NOT_FOUND, "no such sandbox, or not yours", 0);
-    else if (!api_wake(ex, box, api_pass))
+    else if (!api_wake(ex, box, api_pass)) {
+        front_note_deed(api->engine, ex, box->id, "proxy");
         box_proxy_pass(api->proxy, ex, &limits, &to);
+    }
 }
 
 bool api_may_pass(struct http_exchange *ex)

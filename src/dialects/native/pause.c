@@ -8,6 +8,7 @@
 #include "dialects/native/internal.h"
 #include "engine/pauses.h"
 #include "front/body.h"
+#include "front/deed.h"
 #include "front/wake.h"
 
 static void refuse_wake(struct http_exchange *ex, int code, const char *reason)
@@ -83,6 +84,7 @@ static void on_paused(struct engine_call *call, const struct pool_fx *fx)
         return;
     }
     c->box = fx->box;
+    front_note_deed(c->api->engine, c->ex, c->box, "pause");
     c->wake.on_done = on_still;
     engine_pause_wait(c->api->engine, &c->wake, c->box);
 }

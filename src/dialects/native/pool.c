@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "dialects/native/internal.h"
 #include "engine/hibernate.h"
+#include "engine/holders.h"
 #include "front/body.h"
 
 static double to_ms(uint64_t ns)
@@ -44,6 +45,7 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, 
     const struct rt *rt = engine_rt(api->engine);
     const struct config_profile *c;
     struct pool_profile_view view;
+    struct engine_leaks leaks;
     enum pool_mode mode;
     const char *text;
 
@@ -57,6 +59,8 @@ void api_put_profile_state(struct json_out *o, struct api *api, unsigned index, 
     api_put_mode(o, mode, text);
     json_put_u64(o, "target", view.target);
     api_put_counts(o, view.by_state);
+    engine_get_leaks(api->engine, index, &leaks);
+    json_put_u64(o, "leaking", leaks.now);
     json_put_u64(o, "waiting", view.waiting);
     json_put_num(o, "oldest_wait_ms", to_ms(view.oldest_wait_ns));
     json_put_num(o, "arrivals_per_s", view.arrivals_per_s);

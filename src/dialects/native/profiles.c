@@ -74,6 +74,7 @@ static void put_recipe(struct json_out *o, const struct config_profile *c, bool 
     json_put_u64(o, "ttl_max_s", c->ttl_max_s);
     json_put_u64(o, "idle_timeout_s", c->idle_timeout_s);
     json_put_u64(o, "park_timeout_s", c->park_timeout_s);
+    json_put_u64(o, "leak_after_s", c->leak_after_s);
     json_put_bool(o, "personal", c->personal);
     json_put_bool(o, "durable", c->durable);
     put_labels(o, c);

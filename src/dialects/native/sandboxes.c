@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "dialects/native/internal.h"
+#include "engine/holders.h"
 
 enum {
     PAGE_DEFAULT = 100,
@@ -240,10 +241,35 @@ struct filter {
     char state[16];
     char user[POOL_OWNER_MAX + 1];
     char thread[POOL_OWNER_MAX + 1];
-    uint64_t after; /* order of the last box of the page before */
-    size_t at;      /* the pool's place in that order */
+    bool has_principal;
+    uint64_t principal;
+    uint64_t leased_s; /* at least, of leases */
+    uint64_t idle_s;
+    bool is_leaking; /* only those */
+    uint64_t after;  /* order of the last box of the page before */
+    size_t at;       /* the pool's place in that order */
     uint64_t limit;
 };
+
+static bool is_older(const struct filter *f, uint64_t at_ns, uint64_t seconds)
+{
+    uint64_t now_ns = rt_now(engine_rt(f->api->engine));
+
+    return now_ns >= at_ns && now_ns - at_ns >= seconds * NS_PER_S;
+}
+
+/* The part of a filter that asks who holds it since when. */
+static bool matches_holder(const struct filter *f, const struct pool_box *box)
+{
+    bool is_leased = box->state == POOL_LEASED;
+
+    return (!f->has_principal ||
+            (!str_is_empty(box->sandbox_id) && box->principal == f->principal)) &&
+           (f->leased_s == 0 || (is_leased && is_older(f, box->leased_ns, f->leased_s))) &&
+           (f->idle_s == 0 ||
+            (is_leased && box->busy == 0 && is_older(f, pool_active_ns(box), f->idle_s))) &&
+           (!f->is_leaking || engine_is_leaking(f->api->engine, box->id));
+}
 
 static bool matches(const struct filter *f, const struct pool_box *box)
 {
@@ -251,38 +277,66 @@ static bool matches(const struct filter *f, const struct pool_box *box)
            (f->profile < 0 || (unsigned) f->profile == box->profile) &&
            (str_is_empty(f->state) || strcmp(f->state, api_state_name(box->state)) == 0) &&
            (str_is_empty(f->user) || strcmp(f->user, box->user) == 0) &&
-           (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0);
+           (str_is_empty(f->thread) || strcmp(f->thread, box->thread) == 0) &&
+           matches_holder(f, box);
+}
+
+/* NULL, or what is wrong. */
+static const char *decode_holder(struct http_exchange *ex, struct filter *f)
+{
+    char text[32];
+
+    f->has_principal = http_query(ex, "principal", text, sizeof(text));
+    if (f->has_principal && !api_parse_principal(text, &f->principal))
+        return "'principal' must be a user id, or 16 hex digits";
+    if ((http_query(ex, "min_leased_s", text, sizeof(text)) &&
+         !str_parse_u64(text, 1, INT32_MAX, &f->leased_s)) ||
+        (http_query(ex, "min_idle_s", text, sizeof(text)) &&
+         !str_parse_u64(text, 1, INT32_MAX, &f->idle_s)))
+        return "'min_leased_s' and 'min_idle_s' must be a number of seconds from 1";
+    f->is_leaking = http_query(ex, "leaking", text, sizeof(text));
+    if (f->is_leaking && strcmp(text, "1") != 0)
+        return "'leaking' must be 1";
+    return NULL;
+}
+
+/* NULL, or what is wrong. */
+static const char *decode_state(struct http_exchange *ex, struct filter *f)
+{
+    static const char *const states[] = {"starting", "blank",    "leased",
+                                         "parked",   "deleting", HIBERNATED};
+
+    if (!http_query(ex, "state", f->state, sizeof(f->state)))
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(states); i++)
+        if (strcmp(states[i], f->state) == 0)
+            return NULL;
+    return "'state' must be starting, blank, leased, parked, deleting or hibernated";
 }
 
 static bool decode_filter(struct http_exchange *ex, struct filter *f)
 {
-    static const char *const states[] = {"starting", "blank",    "leased",
-                                         "parked",   "deleting", HIBERNATED};
     struct api *api = api_of(ex);
     char text[POOL_NAME_MAX + 1];
-    bool is_known = false;
+    const char *problem;
 
     *f = (struct filter){.api = api, .profile = -1, .limit = PAGE_DEFAULT};
     (void) api_identify(ex, &f->caller);                              /* the guard has let it in */
     (void) http_query(ex, "user_id", f->user, sizeof(f->user));       /* absent: any */
     (void) http_query(ex, "thread_id", f->thread, sizeof(f->thread)); /* absent: any */
-    if (http_query(ex, "state", f->state, sizeof(f->state))) {
-        for (size_t i = 0; i < ARRAY_LEN(states); i++)
-            is_known = is_known || strcmp(states[i], f->state) == 0;
-        if (!is_known) {
-            http_reply_error(ex, SP_INVALID_FIELD,
-                             "'state' must be starting, blank, leased, parked, deleting or "
-                             "hibernated",
-                             0);
-            return false;
-        }
-    }
+    problem = decode_state(ex, f);
     if (http_query(ex, "profile", text, sizeof(text))) {
         f->profile = pool_profile_index(engine_pool(api->engine), text);
         if (f->profile < 0) {
             http_reply_error(ex, SP_INVALID_FIELD, "'profile': there is no such profile", 0);
             return false;
         }
+    }
+    if (problem == NULL)
+        problem = decode_holder(ex, f);
+    if (problem != NULL) {
+        http_reply_error(ex, SP_INVALID_FIELD, problem, 0);
+        return false;
     }
     if ((http_query(ex, "limit", text, sizeof(text)) &&
          !str_parse_u64(text, 1, PAGE_MAX, &f->limit)) ||
@@ -341,7 +395,8 @@ static bool put_hibernated(struct json_out *o, struct api *api, const struct fil
         .left = f->limit > shown ? f->limit - shown : 0};
     bool has_more;
 
-    if (!str_is_empty(f->state) && strcmp(f->state, HIBERNATED) != 0)
+    if ((!str_is_empty(f->state) && strcmp(f->state, HIBERNATED) != 0) || f->has_principal ||
+        f->leased_s > 0 || f->idle_s > 0 || f->is_leaking)
         return false;
     has_more = api_list_hibernated(o, api, &h);
     *ret_cursor = begin + h.after;

@@ -67,8 +67,7 @@ static bool read_principal(struct http_exchange *ex, const struct api_caller *ca
 
     u->has_principal = http_query(ex, "principal", text, sizeof(text));
     if (u->has_principal)
-        is_good = strlen(text) == 16 ? str_parse_hex64(text, &u->principal)
-                                     : str_parse_u64(text, 0, UINT32_MAX, &u->principal);
+        is_good = api_parse_principal(text, &u->principal);
     if (!caller->is_operator && u->has_principal && u->principal != caller->principal)
         u->max = 0;
     if (!caller->is_operator) {

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "dialects/provisioner/internal.h"
+#include "front/deed.h"
 #include "front/pass.h"
 #include "front/principal.h"
 #include "front/wake.h"
@@ -22,7 +23,8 @@ void provisioner_url(struct http_exchange *ex, const struct pool_box *box,
     box_host(c->provisioner.advertise_host, http_header(ex, "Host"), c->provisioner.listen, host,
              sizeof(host));
     box_capability(box->sandbox_id, box->token, capability);
-    (void) snprintf(ret, BOX_ADDRESS_MAX, "http://%s/s/%s/%s", host, box->sandbox_id, capability);
+    (void) snprintf(ret, BOX_ADDRESS_MAX, "%s://%s/s/%s/%s",
+                    http_peer(ex)->is_secure ? "https" : "http", host, box->sandbox_id, capability);
 }
 
 static bool has_token(struct http_exchange *ex, const char *token)
@@ -81,6 +83,7 @@ void provisioner_pass(struct http_exchange *ex)
     if (!provisioner_has_key(ex)) /* the guard has let that in: its connections count for nobody */
         http_prove_guest(ex, box->id.v);
     str_copy_cut(sandbox_id, sizeof(sandbox_id), box->sandbox_id);
+    front_note_deed(p->engine, ex, box->id, "proxy");
     box_proxy_pass(p->proxy, ex, &limits, &to);
     provisioner_hold(p, sandbox_id);
 }

@@ -210,7 +210,7 @@ int provisioner_new(struct loop *l, struct engine *e, const struct http_limits *
     p->engine = e;
     p->max_requests = max_requests;
     /* The names of tokens have no colon, so that none of them has the same hash. */
-    p->principal = front_principal(":provisioner");
+    p->principal = front_principal(FRONT_PROVISIONER);
     r = provisioner_read_key(c, p->key, err);
     if (r == SP_OK)
         r = box_proxy_new(&to_boxes, &p->proxy, err);

@@ -14,6 +14,8 @@ _sandpool() {
     acquire:--network) words="none host nat" ;;
     snapshot:--format) words="sandpool oci" ;;
     ls:--state) words="starting blank leased parked deleting hibernated" ;;
+    ls:--by) words="user principal profile" ;;
+    ls:--sort) words="age leased idle user principal profile state" ;;
     token:--scope) words="read use operate read,use" ;;
   esac
   if [[ -z $words ]]; then
@@ -45,8 +47,8 @@ _sandpool() {
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     get) words=' --user --alive --stats --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
-    ls) words=' --state --profile --user --thread --limit --quiet --socket --json --request-timeout --help --version' ;;
-    destroy) words=' --user --generation --quick --all --yes --socket --json --request-timeout --help --version'
+    ls) words=' --state --profile --user --thread --principal --leased-for --idle-for --leaking --by --sort --limit --quiet --socket --json --request-timeout --help --version' ;;
+    destroy) words=' --user --generation --quick --all --where --dry-run --yes --socket --json --request-timeout --help --version'
       [[ $cur == -* ]] || words+=" $(sandpool ls --quiet 2>/dev/null)" ;;
     pool) words=' --socket --json --request-timeout --help --version' ;;
     top) words=' --once --interval --socket --json --request-timeout --help --version' ;;

@@ -243,9 +243,12 @@ static void test_ls(void **state)
     assert_non_null(strstr(script_server_request(w.server, 1), "&cursor=17%26x HTTP/1.1\r\n"));
     assert_string_equal(
         w.out,
-        "ID                    STATE   PROFILE  USER  THREAD  AGE  IDLE  ENDS          URL\n"
-        "aa                    leased  default  u     t       2m   3s    59s (parked)  http://h:1\n"
-        "box:fedcba9876543210  blank   default  -     -       -    -     -             -\n");
+        "ID                    STATE   PROFILE  USER  THREAD  PRINCIPAL  AGE  LEASED  IDLE  LAST  ENDS"
+        "          URL\n"
+        "aa                    leased  default  u     t       -          2m   -       3s    -     59s "
+        "(parked)  http://h:1\n"
+        "box:fedcba9876543210  blank   default  -     -       -          -    -       -     -     -    "
+        "         -\n");
     finish(&w);
 
     will_answer(&w, 200, page1);

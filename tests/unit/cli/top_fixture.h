@@ -19,8 +19,8 @@
     "\"warm_hits\":3,\"cold_starts\":1},"                                                          \
     "{\"name\":\"big\",\"mode\":\"paused\",\"target\":0,\"blank\":0,\"leased\":0,\"parked\":0,"    \
     "\"starting\":2,\"deleting\":0,\"waiting\":3,\"oldest_wait_ms\":4500.5,\"breaker\":"           \
-    "{\"open\":true,\"failures\":6,\"reason\":\"no image\",\"retry_in_ms\":2000},\"ready\":false," \
-    "\"reason\":\"other\",\"warm_hits\":0,\"cold_starts\":0}]}"
+    "{\"open\":true,\"failures\":6,\"reason\":\"other\",\"retry_in_ms\":2000},\"ready\":false,"    \
+    "\"reason\":\"no image\",\"warm_hits\":0,\"cold_starts\":0}]}"
 
 #define BOX(id, name, state, more)                                                       \
     "{\"sandbox_id\":" name ",\"box_id\":\"" id "\",\"generation\":1,\"state\":\"" state \

@@ -105,6 +105,12 @@ const char *section_rest(const struct config_key *k)
     if (strncmp(k->path, "profiles.*.remote.", 18) == 0 &&
         strcmp(k->path, "profiles.*.remote.provisioner_url") != 0)
         return ", provisioner_url: 'http://a'";
+    if (strcmp(k->path, "tls.cert") == 0)
+        return ", key: /k";
+    if (strcmp(k->path, "tls.key") == 0)
+        return ", cert: /c";
+    if (strcmp(k->path, "tls.client_required") == 0)
+        return ", client_ca: /a";
     if (strncmp(k->path, "profiles.*.price.per", 20) == 0)
         return ", currency: EUR";
     return "";

@@ -66,7 +66,8 @@ static void test_each_key_goes_through(void **state)
              o = config_key_next(o)) {
             if (o == k || strcmp(o->path, "tcp.tokens") == 0 ||
                 strcmp(o->path, "profiles.*.price.currency") == 0 ||
-                strcmp(o->path, "profiles.*.network.mode") == 0)
+                strcmp(o->path, "profiles.*.network.mode") == 0 ||
+                (strncmp(o->path, "tls.", 4) == 0 && strstr(section_rest(k), o->path + 4) != NULL))
                 continue;
             if (!config_value_equal(o, object_of(o, c), object_of(o, plain)))
                 fail_msg("%s changed %s", k->path, o->path);
@@ -257,6 +258,10 @@ static const char *const reloadable[] = {
     "provisioner.max_connections",
     "provisioner.max_requests_per_box",
     "provisioner.request_idle_s",
+    "tls.cert",
+    "tls.key",
+    "tls.client_ca",
+    "tls.client_required",
     "budgets.amount",
     "usage.sample_s",
     "socket.hosts",

@@ -48,6 +48,13 @@ static unsigned trickle(size_t bytes, unsigned seconds)
     return i;
 }
 
+static void test_never_begun(void **state UNUSED)
+{
+    struct pace p = {0};
+
+    pace_end(&p);
+}
+
 static void test_silence(void **state UNUSED)
 {
     pass(PACE_PATIENCE_S - 1);
@@ -99,6 +106,7 @@ static void test_turns_of_the_process(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_begun),
         cmocka_unit_test_setup_teardown(test_silence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_byte_now_and_then, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_half_the_rate_lasts_twice, set_up, tear_down),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "front/deed.h"
 #include "front/deliver.h"
 #include "tests/lib/unit.h"
 
@@ -14,6 +15,7 @@ static struct {
     unsigned undelivered;
     unsigned spoiled;
     uint64_t undelivered_box;
+    uint64_t noted_box; /* as leased by whoever asked */
     struct engine_call *call;
     void *ctx;
     void (*on_gone)(void *ctx);
@@ -49,6 +51,15 @@ void engine_undelivered(struct engine *e, const struct engine_call *call, struct
     seen.undelivered++;
     seen.spoiled += is_spoiled;
     seen.undelivered_box = box.v;
+}
+
+void front_note_deed(struct engine *e, const struct http_exchange *ex, struct box_id box,
+                     const char *verb)
+{
+    (void) e;
+    assert_non_null(ex);
+    assert_string_equal(verb, "acquire");
+    seen.noted_box = box.v;
 }
 
 void http_set_ctx(struct http_exchange *ex, void *ctx, void (*on_gone)(void *ctx))
@@ -126,6 +137,8 @@ static void reply(int code, uint64_t box)
 
     fx.u.reply.code = code;
     seen.call->on_reply(seen.call, &fx);
+    if (code == SP_OK && made != NULL && made->ex != NULL)
+        assert_int_equal(seen.noted_box, box);
 }
 
 static void expect(unsigned abandoned, unsigned undelivered, unsigned spoiled)

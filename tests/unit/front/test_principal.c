@@ -62,6 +62,8 @@ static void test_operators(void **state UNUSED)
 
     expect(make(three, 3, "ana, eva", ""), make(three, 3, "ana", ""), &loser, 1);
     expect(make(three, 3, "ana", ""), make(three, 3, "eva,ana", ""), NULL, 0);
+    expect(make(NULL, 0, "eva, ana", ""), make(NULL, 0, "ana", ""), &loser, 1);
+    expect(make(NULL, 0, "eva", ""), make(three, 3, "eva", ""), NULL, 0);
     expect(make(NULL, 0, "", "4242, 4243,4244"), make(NULL, 0, "", "4243,4245"), uids, 2);
     expect(make(NULL, 0, "", "0,4242"), make(NULL, 0, "", "4242"), NULL,
            0); /* root is always one */
