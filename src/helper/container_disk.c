@@ -306,6 +306,7 @@ static int enter(int pid_fd, int *ret_fds, int *ret_root, struct err *err)
 
 int container_disk(struct plan *p, struct buf *answer, struct err *err)
 {
+    AUTO_CLOSE int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     AUTO_CLOSE int pid_fd = -1;
     AUTO_CLOSE int disk = -1;
     AUTO_CLOSE int fds = -1;
@@ -319,12 +320,14 @@ int container_disk(struct plan *p, struct buf *answer, struct err *err)
     if ((rc = container_open(p, &pid_fd, err)) != SP_OK ||
         (rc = judge(open_disk(p, &disk, err), err)) != SP_OK)
         return rc;
-    if ((rc = enter(pid_fd, &fds, &root, err)) != SP_OK)
-        return rc;
-    find_home(p, home);
-    rc = open_places(&(struct inside){.fds = fds, .root = root}, p, home, &ps, err);
+    rc = enter(pid_fd, &fds, &root, err);
+    if (rc == SP_OK) {
+        find_home(p, home);
+        rc = open_places(&(struct inside){.fds = fds, .root = root}, p, home, &ps, err);
+    }
     if (rc == SP_OK)
         rc = cover(&ps, disk, err);
+    (void) setns(host, CLONE_NEWNS); /* what looks at this process when it ends finds its /proc */
     if (rc == SP_OK)
         print(&ps, answer);
     for (size_t i = 0; i < ARRAY_LEN(ps.of); i++) {

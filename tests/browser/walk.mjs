@@ -107,7 +107,7 @@ async function seesABox(page, box) {
   await page.run((id) => [...document.querySelectorAll("tbody a")].find((a) => a.textContent === id).click(), box.sandbox_id);
   await page.until((id) => document.querySelector("h1")?.textContent === id && document.querySelector(".members")?.textContent.includes("thread-17"), box.sandbox_id);
   const text = await page.run(() => document.querySelector(".members").textContent);
-  for (const part of [box.box_id, "ana/thread-17", "leased", hostile]) assert(text.includes(part), part);
+  for (const part of [box.box_id, "ana/thread-17", "leased", box.principal_name, hostile]) assert(text.includes(part), part);
   const { events } = await api(`/v1/events?format=json&since=0&id=${box.sandbox_id}`);
   await page.until((n) => document.querySelectorAll("section:last-of-type tbody tr").length === n, events.length);
   assert.deepEqual((await page.run(rows, "Events")).length, events.length);

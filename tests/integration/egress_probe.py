@@ -85,13 +85,18 @@ def flood(count):
             t.sendall(struct.pack(">H", [0, 5, 600, 65535][i % 4]) + r.randbytes(i * 3))
     return "sent"
 
-def forge(source, to):
+def forge(source, *hosts):
     """A packet with another sender, which takes more rights than anybody in a box has."""
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind((source, 0))
-    s.sendto(b"x", (to, 9000))
-    s.sendto(b"x", ("203.0.113.10", 9000))
+    for host in hosts:
+        s.sendto(b"x", (host, 9000))
     return "sent"
+
+def ports(host, count):
+    """A packet to each of so many ports, by one socket."""
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    return sum(s.sendto(b"x", (host, 1000 + i)) for i in range(count))
 
 def hold(*hosts):
     """Connections that are open while something changes: which of them are there afterwards?"""

@@ -33,6 +33,7 @@ RESOLVER = "203.0.113.53"
 OTHER_RESOLVER = "203.0.113.54"
 PORT = 8001  # this network is ours
 TOKEN = "bob-0123456789abcdef"
+FORGED = "172.20.0.1"
 INSIDE = "192.0.0.1"  # what boxes ask
 
 ALLOW = ["good.test", "*.below.test", "rebind.test", "alias.test", "many.test", "brief.test", "mixed.test", "slow.test", "spoof.test",
@@ -77,8 +78,10 @@ class Names:
             n += 1
         head = query[:2] + struct.pack(">HHHHH", 0x8180 | (3 if found is None else 0), 1, n, 0, 0)
         right = head + query[12:at + 4] + records
-        wrong = [bytes([right[0] ^ 1]) + right[1:]] if name == "spoof.test" else []
-        return [*wrong, right]
+        if name != "spoof.test":
+            return [right]
+        lie = right.replace(socket.inet_aton(PUBLIC), socket.inet_aton(OTHER))
+        return [bytes([lie[0] ^ 1]) + lie[1:], lie.replace(put_name(name), put_name("proof.test")), right]
 
 
 def put_name(name):
@@ -215,7 +218,7 @@ class Egress(BoxCase):
                 (("tcp", NAMED_NET), f"hello from {NAMED_NET}"), (("tcp", NAMED_PRIVATE), f"hello from {NAMED_PRIVATE}"),
                 (("tcp", "named.test"), f"hello from {NAMED_PRIVATE}"),
                 (("ask", "good.test", 1, INSIDE, True), [0, [[PUBLIC, 60]]]),
-                (("ask", "spoof.test"), [0, [[PUBLIC, 60]]]),  # the first answer was to another question
+                (("ask", "spoof.test"), [0, [[PUBLIC, 60]]]),  # two answers before it were to other questions
                 *((("ask", "good.test", kind), [0, []]) for kind in (28, 65, 64, 16, 15, 5, 255)),
                 *((("ask", name, kind), [3, []]) for name in ("secret.test", "below.test", "xgood.test", "good.test.elsewhere.test")
                   for kind in (1, 28))]
@@ -251,6 +254,16 @@ class Egress(BoxCase):
         box.wait(slow)
         self.assertEqual(json.loads(box.output(slow))[0], [2, []])
 
+    def test_connections_are_bounded(self):
+        """Each takes memory that the machine charges to nobody."""
+        box = self.acquire("many", "cold")
+        self.assertEqual(self.results(box, ("tcp", "good.test"), ("ports", PUBLIC, 3000))[1], 3000)
+        resolver = self.number_of(box, "resolver.pid")
+        done = subprocess.run(["nsenter", f"--net=/proc/{resolver}/ns/net", "cat", "/proc/sys/net/netfilter/nf_conntrack_count"],
+                              capture_output=True, text=True, timeout=30, check=True)
+        self.assertTrue(1000 <= int(done.stdout) <= 1100, done.stdout)
+        self.assertEqual(self.results(box, ("ask", "good.test"))[0], [0, [[PUBLIC, 60]]])  # questions are not counted
+
     def named(self, box):
         """The set of what names have led to."""
         resolver = self.number_of(box, "resolver.pid")
@@ -282,13 +295,14 @@ class Egress(BoxCase):
         self.assertNotIn("sandpool-names", box.sh("cat /proc/[0-9]*/comm", user="root"))
         inside = ["nsenter", f"--user=/proc/{init}/ns/user", f"--net=/proc/{init}/ns/net"]
         for command in (["nft", "flush", "ruleset"], ["ip", "route", "add", f"{PRIVATE}/32", "via", INSIDE],
-                        ["ip", "addr", "add", "192.0.0.3/32", "dev", "eth0"]):
+                        ["ip", "addr", "add", f"{FORGED}/32", "dev", "eth0"]):
             subprocess.run([*inside, *command], check=True, timeout=30)
         self.assertEnforced(box)
-        forged = subprocess.run([*inside, "python3", "-c", PROBE, json.dumps([["forge", ["192.0.0.3", PRIVATE]]])],
+        forged = subprocess.run([*inside, "python3", "-c", PROBE, json.dumps([["forge", [FORGED, PRIVATE, PUBLIC]]])],
                                 capture_output=True, text=True, timeout=30, check=True)
         self.assertIn("sent", forged.stdout)
-        self.assertEqual([r for r in self.internet.reached if r[0] == PRIVATE], [])
+        self.assertEqual(self.results(box, ("udp", PUBLIC)), ["x"])  # the same way, and later
+        self.assertEqual([r for r in self.internet.reached if r[0] == PRIVATE or r[1] == 9000], [(PUBLIC, 9000)])
 
     def test_another_list_for_a_running_box(self):
         box = self.acquire("changed", "cold")

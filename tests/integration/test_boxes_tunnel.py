@@ -12,7 +12,8 @@ import sys
 import threading
 import urllib.parse
 
-from fixtures import WAIT_S, UnixConnection, free_port, is_alive, main, receive, wait_until
+from fixtures import SOURCE, WAIT_S, UnixConnection, free_port, is_alive, main, receive, wait_until
+from certificates import Authority
 from host import inside_of, read_of
 from oci_case import BoxCase
 
@@ -90,6 +91,49 @@ class Tunnels(BoxCase):
                 pass
         except ConnectionResetError:
             pass
+
+    def test_all_of_it_with_tls(self):
+        """Turned on by a reload: commands, files, a terminal and raw bytes to a port pass through the same sessions."""
+        authority = Authority(self.home)
+        cert, key = authority.sign("localhost", "server")
+        config = json.loads(self.server.config.read_text())
+        self.server.write_config({**config, "tls": {"cert": str(cert), "key": str(key)}})
+        self.assertOk(self.pool.post("/v1/pool/reload"))
+        try:
+            self.use_with_tls(str(authority.cert))
+        finally:
+            self.server.write_config(config)
+            self.assertOk(self.pool.post("/v1/pool/reload"))
+
+    def use_with_tls(self, ca):
+        sys.path.insert(0, str(SOURCE / "clients/python"))
+        import sandpool
+        with sandpool.Client(f"https://127.0.0.1:{PORT}", token=ALICE, ca=ca) as pool, pool.acquire("tls", auto_renew=False) as box:
+            lines = []
+            result = box.run("for i in 1 2 3; do echo $i; done; exit 7", on_stdout=lines.append)
+            self.assertEqual((result.exit_code, lines), (7, ["1", "2", "3"]))
+            self.assertEqual(box.run("cat", stdin="x" * 300000).stdout, "x" * 300000)
+            data = os.urandom(20 * 1024 * 1024)
+            box.files.write("/tmp/data", data)
+            self.assertEqual(box.files.read("/tmp/data"), data)
+            with box.shell("stty -echo; read x; echo got $x; exit 5") as shell:
+                shell.send("word\n")
+                self.assertIn(b"got word", b"".join(chunk.data for chunk in shell))
+            box.start("exec python3 -c 'import socket\n"
+                      "c = socket.create_server((\"127.0.0.1\", 7100)).accept()[0]\n"
+                      "while True:\n d = c.recv(65536)\n if not d: break\n c.sendall(d)'")
+            wait_until(lambda: [p for p in box.ports.list() if p.port == 7100], "it listens")
+            tunnel = box.ports[7100].connect()
+            sender = threading.Thread(target=tunnel.send, args=(data[:4000000],))
+            sender.start()
+            back = b""
+            while len(back) < 4000000:
+                piece = tunnel.recv()
+                self.assertTrue(piece)
+                back += piece
+            sender.join(WAIT_S)
+            tunnel.close()
+            self.assertEqual(back, data[:4000000])
 
     def reach(self, box):
         """An attached job and a connection to a port of the box, through the daemon."""

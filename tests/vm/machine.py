@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-BOOT_S = 300
+BOOT_S = 900  # half a minute on a quiet machine
 PORT = "sandpool.commands"
 
 

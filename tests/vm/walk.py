@@ -268,9 +268,9 @@ class Walk:
         return lease
 
     def step_kept(self):
-        """after a reboot, and after a power cut, durable boxes (leased, parked) and hibernated ones have their files"""
+        """after a power cut, and after a reboot, durable boxes (leased, parked) and hibernated ones have their files"""
         self.m.run("systemctl enable sandpoold")
-        for how in ("systemctl reboot", "echo b >/proc/sysrq-trigger"):
+        for how in ("echo b >/proc/sysrq-trigger", "systemctl reboot"):
             leases = {thread: self.leave(thread, profile) for thread, profile in
                       (("leased", "kept"), ("parked", "kept"), ("asleep", "asleep"), ("mortal", "default"))}
             for thread in ("parked", "asleep"):

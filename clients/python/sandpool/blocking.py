@@ -24,6 +24,7 @@ class BlockingConn(Conn):
         self.sock = sock
         self._sending = threading.Lock()
         self._soon = bytearray()
+        self._ahead: Optional[bytes] = None  # read already, for the next recv()
         # One TLS object is not for two threads at a time; a plain socket is.
         self._tls: Any = threading.Lock() if isinstance(sock, ssl.SSLSocket) \
             else contextlib.nullcontext()
@@ -68,6 +69,9 @@ class BlockingConn(Conn):
             self._sending.release()
 
     async def recv(self, deadline: Optional[float]) -> bytes:
+        if self._ahead is not None:
+            data, self._ahead = self._ahead, None
+            return data
         while True:
             try:
                 with self._tls:
@@ -80,11 +84,16 @@ class BlockingConn(Conn):
                 return b""
 
     async def has_input(self) -> bool:
-        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending() > 0:
-            return True
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
-        return bool(poll.poll(0))
+        if not isinstance(self.sock, ssl.SSLSocket):
+            return bool(poll.poll(0))
+        if self._ahead is None and (self.sock.pending() > 0 or poll.poll(0)):
+            # What came may be TLS's own, such as a ticket for the next connection: reading it shows which.
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                with self._tls:
+                    self._ahead = self.sock.recv(RECV)
+        return self._ahead is not None
 
     def shut(self) -> None:
         if isinstance(self.sock, ssl.SSLSocket):

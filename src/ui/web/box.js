@@ -17,6 +17,9 @@ const first = [
   ["State", (b) => `${stateOf(b)}${b.why ? ` (${b.why})` : ""}`],
   ["Profile", (b) => b.profile],
   ["Owner", owner],
+  ["Held by", (b) => b.principal_name],
+  ["Lease", (b) => (b.leased_s === undefined ? "-" : `since ${duration(b.leased_s)}`)],
+  ["Last call", (b) => (b.last ? `${b.last.verb}, ${duration(b.last.ago_s)} ago, from ${b.last.from}` : "-")],
   ["Age", (b) => duration(b.age_s)],
   ["Idle", (b) => duration(b.idle_s ?? b.parked_s)],
   ["Ends", (b) => (b.ends_in_s === undefined ? "not by time alone" : `in ${duration(b.ends_in_s)}, by ${b.ends_by}`)],
@@ -26,7 +29,7 @@ const first = [
   ["Expires", (b) => b.expires_at],
 ];
 const known = new Set(
-  "sandbox_id generation box_id state profile user_id thread_id token created_at expires_at ends_at ends_by ends_in_s age_s idle_s parked_s paused why stats metadata".split(" "),
+  "sandbox_id generation box_id state profile user_id thread_id token created_at expires_at ends_at ends_by ends_in_s age_s idle_s parked_s paused why stats metadata principal principal_name leased_s leased_at last leaking".split(" "),
 );
 
 class Members {

@@ -3,7 +3,7 @@
 import { actOnBox, verbsOf, verbTitle } from "./actions.js";
 import { esc, get } from "./api.js";
 import { sayProblem } from "./dialog.js";
-import { el, setText, Table } from "./dom.js";
+import { el, setClass, setText, Table } from "./dom.js";
 import { clock, duration, nameOf, owner } from "./format.js";
 
 const PAGE = 50;
@@ -17,13 +17,15 @@ const columns = [
   { title: "State" },
   { title: "Profile" },
   { title: "Owner" },
+  { title: "Held by" },
+  { title: "Lease", class: "right" },
   { title: "Age", class: "right" },
   { title: "Idle", class: "right" },
   { title: "Ends", class: "right" },
   { title: "Actions" },
 ];
 
-export const stateOf = (box) => `${box.state}${box.paused ? " paused" : ""}`;
+export const stateOf = (box) => (box.leaking ? "leaking" : `${box.state}${box.paused ? " paused" : ""}`);
 
 function fill(box, cells, row, onChange) {
   const id = nameOf(box);
@@ -31,14 +33,17 @@ function fill(box, cells, row, onChange) {
   setText(cells[1], stateOf(box));
   setText(cells[2], box.profile ?? "-");
   setText(cells[3], owner(box));
-  setText(cells[4], duration(box.age_s));
-  setText(cells[5], duration(box.idle_s ?? box.parked_s));
-  setText(cells[6], box.ends_in_s === undefined ? "-" : `in ${duration(box.ends_in_s)}`);
-  cells[6].title = box.ends_at ? `${clock(box.ends_at)}, by ${box.ends_by}` : "";
+  setClass(cells[1], "warn-text", box.leaking);
+  setText(cells[4], box.principal_name ?? "-");
+  setText(cells[5], duration(box.leased_s));
+  setText(cells[6], duration(box.age_s));
+  setText(cells[7], duration(box.idle_s ?? box.parked_s));
+  setText(cells[8], box.ends_in_s === undefined ? "-" : `in ${duration(box.ends_in_s)}`);
+  cells[8].title = box.ends_at ? `${clock(box.ends_at)}, by ${box.ends_by}` : "";
   const verbs = verbsOf(box).filter((verb) => verb === "destroy" || verb === "release");
   if (row.dataset.verbs === verbs.join(" ")) return;
   row.dataset.verbs = verbs.join(" ");
-  cells[7].replaceChildren(
+  cells[9].replaceChildren(
     el(
       "span",
       { class: "row-buttons" },
@@ -50,7 +55,7 @@ function fill(box, cells, row, onChange) {
 }
 
 const matches = (box, text) =>
-  [box.sandbox_id, box.box_id, box.user_id, box.thread_id, box.profile, JSON.stringify(box.metadata ?? "")].some((v) =>
+  [box.sandbox_id, box.box_id, box.user_id, box.thread_id, box.profile, box.principal_name, JSON.stringify(box.metadata ?? "")].some((v) =>
     String(v ?? "").toLowerCase().includes(text),
   );
 
@@ -121,7 +126,7 @@ class BoxesView {
     const listing = new Listing(rest);
     this.listing = listing;
     this.table = new Table("Sandboxes", columns, { empty: "No sandbox fits." });
-    this.text = el("input", { id: "text", type: "search", value: listing.text, placeholder: "id, user, thread, metadata", autocomplete: "off" });
+    this.text = el("input", { id: "text", type: "search", value: listing.text, placeholder: "id, user, thread, holder, metadata", autocomplete: "off" });
     const [state, stateField] = choice("state", "State", states, listing.state);
     const [profile, profileField] = choice("profile", "Profile", listing.profile === "" ? [] : [listing.profile], listing.profile);
     Object.assign(this, { state, profile, askedAt: 0, run: 0, timer: null });

@@ -67,8 +67,9 @@ const profileColumns = ["Profile", "Mode", "Blank", "Leased", "Parked", "Startin
 function breakerText(p) {
   const state = p.breaker.open ? "open" : p.ready ? "closed" : "not ready";
   const next = p.breaker.retry_in_ms > 0 ? `, next try in ${ms(p.breaker.retry_in_ms)}` : "";
-  const reason = p.breaker.reason ?? p.reason;
-  return `${state}${next}${reason ? `: ${reason}` : ""}`;
+  const reason = p.reason ?? p.breaker.reason; /* what /readyz says comes first */
+  const leaks = !reason && p.leaking > 0 ? `; ${p.leaking} leases leak` : "";
+  return `${state}${next}${reason ? `: ${reason}` : ""}${leaks}`;
 }
 
 function profileButtons(profile) {
