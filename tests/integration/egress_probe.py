@@ -93,6 +93,11 @@ def forge(source, *hosts):
         s.sendto(b"x", (host, 9000))
     return "sent"
 
+def ports(host, count):
+    """A packet to each of so many ports, by one socket."""
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    return sum(s.sendto(b"x", (host, 1000 + i)) for i in range(count))
+
 def hold(*hosts):
     """Connections that are open while something changes: which of them are there afterwards?"""
     held = [socket.create_connection((host, 80), 8) for host in hosts]

@@ -254,6 +254,16 @@ class Egress(BoxCase):
         box.wait(slow)
         self.assertEqual(json.loads(box.output(slow))[0], [2, []])
 
+    def test_connections_are_bounded(self):
+        """Each takes memory that the machine charges to nobody."""
+        box = self.acquire("many", "cold")
+        self.assertEqual(self.results(box, ("tcp", "good.test"), ("ports", PUBLIC, 3000))[1], 3000)
+        resolver = self.number_of(box, "resolver.pid")
+        done = subprocess.run(["nsenter", f"--net=/proc/{resolver}/ns/net", "cat", "/proc/sys/net/netfilter/nf_conntrack_count"],
+                              capture_output=True, text=True, timeout=30, check=True)
+        self.assertTrue(1000 <= int(done.stdout) <= 1100, done.stdout)
+        self.assertEqual(self.results(box, ("ask", "good.test"))[0], [0, [[PUBLIC, 60]]])  # questions are not counted
+
     def named(self, box):
         """The set of what names have led to."""
         resolver = self.number_of(box, "resolver.pid")

@@ -188,7 +188,7 @@ static void many_names(void **state)
     limit(POOL_LEVEL_CALLER, 0, 0, 100000);
     limit(POOL_LEVEL_USER, 0, 0, 1);
     fixture_start(&fixture);
-    for (unsigned i = 0; i < 3000; i++) {
+    for (unsigned i = 0; i < 1500; i++) {
         snprintf(user, sizeof(user), "u%u", i);
         fixture.req = 0; /* numbers are used again */
         memset(fixture.has_reply, 0, sizeof(fixture.has_reply));
