@@ -43,8 +43,8 @@ class Health(TestCase):
         self.assertEqual(len(re.findall(r"^sandpool_profile_trouble.* 1$", metrics, re.M)), 1)
         wait_until(lambda: self.last_readiness(client) == cause, f"an event that says '{cause}'")
         self.assertIn(words, self.events(client, "profile_not_ready")[-1][1]["reason"])
-        log = [line for line in daemon.process.output().splitlines() if "profile.not_ready" in line]
-        self.assertTrue(log and f"cause={cause}" in log[-1] and words in log[-1], log)
+        wait_until(lambda: [f"cause={cause}" in line and words in line for line in daemon.process.output().splitlines()
+                            if "profile.not_ready" in line][-1:] == [True], "the log: a thread of its own writes it")
         profiles = {p["name"]: p for p in ready.json["profiles"]}
         self.assertFalse(profiles["default"]["ready"])
         self.assertIn(words, profiles["default"]["reason"])

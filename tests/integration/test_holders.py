@@ -102,7 +102,8 @@ class Holders(TestCase):
         self.assertEqual((event["sandbox_id"], event["user_id"], event["thread_id"], event["last"], event["from"],
                           event["principal"]), (lease["sandbox_id"], "ana", "t", "acquire", f"pid {os.getpid()}", "0" * 16))
         self.assertGreaterEqual(event["held_s"], 1)
-        line = [text for text in daemon.process.output().splitlines() if "event=lease.leak " in text][0]
+        line = wait_until(lambda: [text for text in daemon.process.output().splitlines() if "event=lease.leak " in text],
+                          "the log: a thread of its own writes it")[0]
         self.assertTrue("level=warn" in line and "user=ana" in line and "last=acquire" in line, line)
         self.assertTrue(self.listed(client)["t"]["leaking"])
         self.assertEqual(set(self.listed(client, "leaking=1")), {"t"})

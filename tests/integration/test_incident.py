@@ -25,6 +25,10 @@ class Incident(TestCase):
                 found.append((event.get("cause"), event.get("reason", "")))
         return found
 
+    def log(self, profile):
+        return [line for line in self.served.process.output().splitlines()
+                if "event=profile." in line and f"profile={profile} " in line + " "]
+
     def states(self, profile):
         ready = self.client_.get("/readyz")
         return ready.status, {p["name"]: p for p in ready.json["profiles"]}[profile]
@@ -43,9 +47,7 @@ class Incident(TestCase):
         self.assertIn(f'sandpool_profile_ready{{profile="{profile}"}} 0\n', metrics)
         wait_until(lambda: self.changes(profile) and self.changes(profile)[-1][0] == cause, "an event")
         self.assertIn(words, self.changes(profile)[-1][1])
-        log = [line for line in self.served.process.output().splitlines()
-               if "profile.not_ready" in line and f"profile={profile} " in line]
-        self.assertIn(f"cause={cause} ", log[-1])
+        wait_until(lambda: self.log(profile) and f"cause={cause} " in self.log(profile)[-1], "a line in the log")
         self.assertIn(words, self.cli("pool").stdout)
         doctor = self.cli("doctor")
         self.assertEqual(doctor.returncode, 1, doctor.stdout)
@@ -58,7 +60,8 @@ class Incident(TestCase):
         wait_until(lambda: self.states(profile)[1]["ready"], lambda: f"ready: {self.states(profile)}")
         wait_until(lambda: self.changes(profile)[-1][0] is None, "an event that it is ready")
         self.assertIn(f'sandpool_profile_ready{{profile="{profile}"}} 1\n', self.client_.get("/metrics").text)
-        self.assertIn(f"event=profile.ready profile={profile}", self.served.process.output())
+        wait_until(lambda: [f"event=profile.ready profile={profile}" in line for line in self.log(profile)][-1:] == [True],
+                   "the log, too: a thread of its own writes it")
         self.assertNotIn("not ready", self.cli("top", "--once").stdout)
         doctor = self.cli("doctor")
         self.assertEqual(doctor.returncode, 0, doctor.stdout)
