@@ -146,7 +146,7 @@ void top_ask_use(struct top_asker *a, struct top *t, const struct top_view *v, u
 
 void top_ask_details(struct top_asker *a, struct top_view *v)
 {
-    AUTO_FREE char *text = NULL;
+    char *text = NULL;
     size_t len = 0;
     struct sp_failure f;
     struct json_doc *doc = NULL;
@@ -160,9 +160,10 @@ void top_ask_details(struct top_asker *a, struct top_view *v)
     out = open_memstream(&text, &len);
     if (out != NULL) {
         show_members(json_root(doc), out);
-        (void) fclose(out);
         buf_reset(&v->details);
-        buf_puts(&v->details, text);
+        if (fclose(out) == 0)
+            buf_puts(&v->details, text);
+        free(text);
     }
     (void) json_doc_free(doc);
 }

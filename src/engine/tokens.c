@@ -70,10 +70,12 @@ void tokens_init(struct engine *e)
 
 void tokens_fini(struct engine *e)
 {
+    struct list_node *n;
+
     while (!list_is_empty(&e->tokens->list))
         drop(e, container_of(list_first(&e->tokens->list), struct token, link));
-    while (!list_is_empty(&e->tokens->named))
-        free(container_of(list_pop_front(&e->tokens->named), struct named, link));
+    while ((n = list_pop_front(&e->tokens->named)) != NULL)
+        free(container_of(n, struct named, link));
     map_fini(&e->tokens->names);
     map_fini(&e->tokens->by_hash);
     map_fini(&e->tokens->by_principal);
