@@ -134,7 +134,7 @@ static const struct cli_option quote_options[] = {
 };
 
 static const struct cli_option usage_options[] = {
-    {"by", 0, CLI_TEXT, "NAMES",
+    {"by", 0, CLI_TEXT, "WHAT",
      "add up by user, thread, sandbox, profile, principal, with commas between (default: user)",
      NULL},
     {"intervals", 0, CLI_FLAG, NULL, "each interval instead of sums", NULL},
@@ -194,7 +194,7 @@ static const struct cli_option ls_options[] = {
     {"leased-for", 0, CLI_DURATION, "TIME", "only leases that have lasted so long, like 2h", NULL},
     {"idle-for", 0, CLI_DURATION, "TIME", "only leased boxes that have been idle so long", NULL},
     {"leaking", 0, CLI_FLAG, NULL, "only leases that last longer than leak_after_s", NULL},
-    {"by", 0, CLI_TEXT, "WHAT", "count them for each of these, those with the most first",
+    {"by", 0, CLI_TEXT, "WHAT", "add up how many each of these has, those with the most first",
      "user principal profile"},
     {"sort", 0, CLI_TEXT, "KEY", "in this order: times from the longest on, names by the alphabet",
      "age leased idle user principal profile state"},

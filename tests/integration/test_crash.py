@@ -77,8 +77,8 @@ class Load:
 # Points that boxes of sim lead to; those that a start hits, once; and those of other tests, with boxes that have them.
 HERE = ("store.", "engine.", "recover.")
 AT_START = ("engine.before_listen", "recover.after_load", "recover.after_list")
-ELSEWHERE = ("copy.", "docker.", "helper.", "hibernate.", "keep.", "oci.", "pause.", "places.", "remote.", "snapshot.",
-             "takeover.", "usage.")
+ELSEWHERE = ("copy.", "docker.", "helper.", "hibernate.", "keep.", "oci.", "pause.", "places.", "rebase.", "remote.",
+             "snapshot.", "takeover.", "usage.")
 
 
 class Crash(TestCase):

@@ -75,11 +75,11 @@ class Health(TestCase):
             self.assertCode(client.acquire("b", wait_ms=0), 429, "pool_exhausted")
         self.assertAgree(daemon, client, "all boxes are in use", "exhausted")
         self.assertEqual(self.kinds(client).count("exhausted"), 1, "not one for every refusal")
-        self.assertEqual(daemon.process.output().count("pool.exhausted"), 1)
+        wait_until(lambda: daemon.process.output().count("pool.exhausted") == 1, "one line of the log, by a thread of its own")
         self.assertOk(client.release(client.acquire("a").json["sandbox_id"], destroy=True))
         self.assertReady(daemon, client)
         wait_until(lambda: "available" in self.kinds(client), "its end is said, too")
-        self.assertEqual(daemon.process.output().count("pool.available"), 1)
+        wait_until(lambda: daemon.process.output().count("pool.available") == 1, "one line of the log, by a thread of its own")
 
     def test_a_runtime_that_is_missing(self):
         runtime = pathlib.Path(self.directory) / "runc-of-this-test"

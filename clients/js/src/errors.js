@@ -6,7 +6,7 @@ const RETRYABLE = new Set([
   'request_timeout', 'pool_exhausted', 'queue_full', 'cancelled', 'backend_failed',
   'acquire_timeout', 'backend_unavailable', 'store_unavailable', 'too_many_connections',
   'draining', 'paused', 'starting', 'timeout', 'too_many_calls', 'port_closed', 'connect_failed', 'no_memory', 'locked',
-  'io',
+  'io', 'quota_boxes', 'quota_waiting', 'quota_creates',
 ]);
 
 /** A call failed. `code` is what to compare. */

@@ -107,7 +107,7 @@ complete -c sandpool -n '__fish_seen_subcommand_from ls' -l principal -x -d 'onl
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l leased-for -x -d 'only leases that have lasted so long, like 2h'
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l idle-for -x -d 'only leased boxes that have been idle so long'
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l leaking -d 'only leases that last longer than leak_after_s'
-complete -c sandpool -n '__fish_seen_subcommand_from ls' -l by -x -a 'user principal profile' -d 'count them for each of these, those with the most first'
+complete -c sandpool -n '__fish_seen_subcommand_from ls' -l by -x -a 'user principal profile' -d 'add up how many each of these has, those with the most first'
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l sort -x -a 'age leased idle user principal profile state' -d 'in this order: times from the longest on, names by the alphabet'
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l limit -s n -x -d 'at most this many (default: all)'
 complete -c sandpool -n '__fish_seen_subcommand_from ls' -l quiet -s q -d 'print ids only'

@@ -67,11 +67,23 @@ void callers_end(struct walk_request *r)
     free(r);
 }
 
+static bool has_other_open(const struct walk_request *r)
+{
+    for (struct list_node *n = list_first(&walk.requests); n != NULL;
+         n = list_next(&walk.requests, n))
+        if (request_of(n) != r && !request_of(n)->is_answered && request_of(n)->client == r->client)
+            return true;
+    return false;
+}
+
 /* Until it is answered, the deadline may be the requested one, or the previous one. */
 static void may_move_deadline(struct walk_client *c, struct walk_request *r, uint64_t ttl_ns)
 {
     r->until_ns = walk_now() + (ttl_ns != 0 ? ttl_ns : TTL_NS);
     c->promised_ns = MIN_OF(c->promised_ns, r->until_ns);
+    c->overlap_ns = has_other_open(r) ? MIN_OF(c->overlap_ns, MIN_OF(r->until_ns, c->last_until_ns))
+                                      : POOL_NEVER;
+    c->last_until_ns = r->until_ns;
     r->prev = c->last_req;
     c->last_req = r->number;
 }

@@ -137,7 +137,7 @@ static void renewed(const struct pool_fx *fx, const struct walk_request *r, stru
         row->generation != fx->snapshot.generation)
         walk_fail("a renewal was confirmed of a lease that is not in the store");
     if (r->number == c->last_req && fx->box.v == c->box && !callers_has_open(r->client))
-        c->promised_ns = r->until_ns;
+        c->promised_ns = MIN_OF(r->until_ns, c->overlap_ns);
 }
 
 static void released(const struct pool_fx *fx)

@@ -159,6 +159,10 @@ struct walk_client {
     uint64_t active_ns;
     uint64_t promised_ns; /* the lease lasts until then at least, by an answer */
     uint64_t last_req;    /* newest request that may move the deadline */
+    uint64_t last_until_ns;
+    /* The earliest deadline of requests that were under way with the newest: any of them may be the last to count, also one
+     * that was refused after its row was on its way. POOL_NEVER: it was alone. */
+    uint64_t overlap_ns;
     unsigned busy;
 };
 
