@@ -115,8 +115,14 @@ void proxy_put_protocols(struct buf *out, const char *list)
 
 bool proxy_passes_answer(const char *name)
 {
-    /* A worker of one box would answer for all that browsers reach at this address. */
-    if (strcasecmp(name, "Service-Worker-Allowed") == 0)
+    /* To browsers they mean all that is reached at this address, not one box: its worker would answer for all, its
+     * collector would be sent the addresses of the others. */
+    static const char *const of_all[] = {
+        "Alt-Svc",   "Clear-Site-Data",        "NEL",
+        "Report-To", "Service-Worker-Allowed", "Strict-Transport-Security",
+        NULL};
+
+    if (is_one_of(of_all, name))
         return false;
     return name[0] != '\0' && strpbrk(name, " \t") == NULL && !is_hop_by_hop(name);
 }

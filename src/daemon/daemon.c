@@ -302,6 +302,7 @@ int daemon_open_engine(struct daemon *d, struct config *config, struct err *err)
         .engine = d->engine, .started_ns = rt_now(&d->loop.rt), .reload = reload, .reload_ctx = d};
     list_init(&d->api.destroys);
     list_init(&d->api.acquires);
+    list_init(&d->api.lives);
     ends_watch(d);
     engine_watch_tokens(d->engine, on_token_lost, d);
     engine_recover(d->engine, on_recovered, d);

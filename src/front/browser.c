@@ -64,15 +64,18 @@ static bool is_safe_name(const char *host, size_t len)
 }
 
 /* "http://host:port" and "host:port". */
-static bool is_own_origin(const struct signs *s, const struct config *c)
+static bool is_own_origin(const struct signs *s, const struct config *c, bool is_tcp)
 {
+    static const char secure[] = "https://";
     const char *host = strstr(s->origin, "://");
 
+    if (is_tcp && strncasecmp(s->origin, secure, strlen(secure)) != 0)
+        return false; /* of a page that somebody on the way may have written */
     if (host == NULL) /* "null": of a page without one */
         return false;
     host += strlen("://");
     return (s->host != NULL && strcasecmp(host, s->host) == 0) ||
-           is_listed(c, host, name_len(host));
+           (!is_tcp && is_listed(c, host, name_len(host)));
 }
 
 static bool is_data(const struct signs *s)
@@ -88,20 +91,21 @@ static bool is_data(const struct signs *s)
 int front_check_browser(const struct http_exchange *ex, const struct config *c, bool is_relayed,
                         struct err *err)
 {
+    bool is_tcp = http_peer(ex)->is_tcp; /* with TLS: a browser has compared the name itself */
     struct signs s;
     size_t len;
 
     read_signs(ex, &s);
     len = s.host != NULL ? name_len(s.host) : 0;
     /* At the other end of a tunnel there is a port, but none in the names of sites. */
-    if (is_relayed && (s.host == NULL || strchr(s.host + len, ':') == NULL))
+    if (!is_tcp && is_relayed && (s.host == NULL || strchr(s.host + len, ':') == NULL))
         return SP_OK;
-    if (len > 0 && !is_safe_name(s.host, len) && !is_listed(c, s.host, len))
+    if (!is_tcp && len > 0 && !is_safe_name(s.host, len) && !is_listed(c, s.host, len))
         return err_set(err, SP_FORBIDDEN,
                        "the Host '%.100s' is none of socket.hosts: a page of the Web could have "
                        "sent this",
                        s.host);
-    if (s.origin != NULL && !is_own_origin(&s, c))
+    if (s.origin != NULL && !is_own_origin(&s, c, is_tcp))
         return err_set(err, SP_FORBIDDEN, "a page of '%.100s' may not call this API", s.origin);
     /* As a page of its own, what a box has written would have the rights of ours. */
     if (!is_data(&s))

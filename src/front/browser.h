@@ -1,7 +1,7 @@
 /* browser.h - requests that browsers make. Whoever can connect to the Unix socket may call the API without a token, so a
  * tunnel to it (ssh -L) gives that right to every page that is open in the browser at its other end. Such requests are
- * recognised by what browsers say of them and scripts cannot change, and refused. On TCP a caller has to send its token
- * itself, which no browser does for another page. */
+ * recognised by what browsers say of them and scripts cannot change, and refused. So are those of a browser that has a
+ * certificate of tls.client_ca, which it shows for every page. A token has to be sent, which no browser does for another page. */
 #ifndef FRONT_BROWSER_H
 #define FRONT_BROWSER_H
 

@@ -181,6 +181,7 @@ static bool identify_certificate(const char *name, struct engine *e, struct fron
     if (str_is_empty(name))
         return false;
     set_rights(ret, front_principal(name), list_has(engine_config(e)->tcp.operators, name));
+    ret->is_ambient = true;
     engine_note_name(e, ret->principal, name);
     return true;
 }
@@ -190,6 +191,7 @@ bool front_identify(const struct http_exchange *ex, struct engine *e, struct fro
     const struct http_peer *peer = http_peer(ex);
     const char *token;
 
+    ret->is_ambient = !peer->is_tcp;
     if (!peer->is_tcp) {
         front_identify_uid(engine_config(e), peer->uid, ret);
         return true;

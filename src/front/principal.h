@@ -11,6 +11,7 @@ struct front_caller {
     unsigned scopes; /* ENGINE_SCOPE_* */
     bool
         is_operator; /* ENGINE_SCOPE_OPERATE: root, the daemon's own uid, those the configuration names, tokens with it */
+    bool is_ambient; /* not by a token: a browser gives it to requests of other pages as well */
     bool has_bounds;
     struct engine_bounds bounds; /* if it has */
 };

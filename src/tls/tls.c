@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+enum { KEY_UPDATES_MAX = 32 }; /* on a connection; clients have new keys after gigabytes */
+
 struct tls {
     SSL_CTX *ctx;
 };
@@ -21,6 +23,7 @@ struct session {
     BIO *in; /* both are the SSL's */
     BIO *out;
     bool is_broken;
+    unsigned key_updates; /* that its client has sent */
     char name[HTTP_NAME_MAX + 1];
 };
 
@@ -69,6 +72,9 @@ static int load_clients(SSL_CTX *ctx, const struct tls_files *files, struct err 
         return fail(err, "tls.client_ca", files->client_ca);
     SSL_CTX_set_client_CA_list(ctx, names); /* takes it over */
     SSL_CTX_set_verify(ctx, mode, NULL);
+    /* A session that is resumed shows no certificate: each time it gets a new ticket, also when the certificate is over. */
+    (void) SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
+    (void) SSL_CTX_set_num_tickets(ctx, 0);
     return SP_OK;
 }
 
@@ -152,6 +158,22 @@ static void session_close(void *session)
     free(s);
 }
 
+/* New keys make more work for us than for who sends nothing else. What has come is dropped, so that SSL_read() ends. */
+static void on_message(int write_p, int version UNUSED, int content_type, const void *buf,
+                       size_t len, SSL *ssl UNUSED, void *arg)
+{
+    struct session *s = arg;
+
+    if (write_p != 0 || content_type != SSL3_RT_HANDSHAKE || len == 0 ||
+        *(const unsigned char *) buf != SSL3_MT_KEY_UPDATE)
+        return;
+    s->key_updates++;
+    if (s->key_updates <= KEY_UPDATES_MAX)
+        return;
+    s->is_broken = true;
+    (void) BIO_reset(s->in); /* a buffer in memory can be emptied */
+}
+
 static void *session_open(void *ctx)
 {
     const struct tls *t = ctx;
@@ -170,6 +192,8 @@ static void *session_open(void *ctx)
     (void) BIO_set_mem_eof_return(s->in, -1); /* empty is not the end */
     (void) BIO_set_mem_eof_return(s->out, -1);
     SSL_set_bio(s->ssl, s->in, s->out);
+    SSL_set_msg_callback(s->ssl, on_message);
+    SSL_set_msg_callback_arg(s->ssl, s);
     SSL_set_accept_state(s->ssl);
     return s;
 }
@@ -215,6 +239,8 @@ static int session_take(void *session, char *dst, size_t cap)
     n = SSL_read(s->ssl, dst, (int) cap);
     if (!was_open && SSL_is_init_finished(s->ssl) == 1)
         learn_name(s);
+    if (s->is_broken)
+        return HTTP_SECURE_BROKEN;
     if (n > 0)
         return n;
     switch (SSL_get_error(s->ssl, n)) {

@@ -252,6 +252,8 @@ class Tls(TestCase):
         self.assertEqual(self.ask("GET", "/v1/pool").status, 200)  # a token and no certificate
         with self.assertRaises((ssl.SSLError, OSError, http.client.HTTPException)):
             self.ask("GET", "/v1/pool", connection=self.connect(self.context(**stranger)), token="")
+        self.pages_of_others(ops, f"/s/{lease['sandbox_id']}/")
+        self.resumption(ops)
         # required
         config = json.loads(self.server.config.read_text())
         config["tls"]["client_required"] = True
@@ -260,6 +262,40 @@ class Tls(TestCase):
         with self.assertRaises((ssl.SSLError, OSError, http.client.HTTPException)):
             self.ask("GET", "/v1/pool")
         self.assertEqual(self.ask("GET", "/v1/pool", connection=self.connect(self.context(**ana))).status, 200)
+
+    def pages_of_others(self, ops, box):
+        """A browser shows its certificate for every page that is open in it."""
+        own = f"https://127.0.0.1:{self.port}"
+        good = [{}, {"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"},
+                {"Origin": own, "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "websocket"}]
+        bad = [{"Origin": "https://evil.example.com"}, {"Origin": "null"}, {"Origin": own.replace("https", "http")}, {"Sec-Fetch-Site": "cross-site"},
+               {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "empty"}, {"Sec-Fetch-Site": "none", "Sec-Fetch-Dest": "document"},
+               {"Origin": "https://evil.example.com", "Sec-WebSocket-Protocol": "sandpool.bearer.eA", "Connection": "Upgrade", "Upgrade": "websocket"}]
+        with contextlib.closing(self.connect(self.context(**ops))) as browser:
+            for headers in good:
+                self.assertEqual(self.ask("GET", "/v1/pool", connection=browser, token="", headers=headers).status, 200, headers)
+                self.assertEqual(self.ask("GET", box, connection=browser, token="", headers=headers).status, 404, headers)
+            for headers in bad:
+                for method, path in (("GET", "/v1/pool"), ("POST", "/v1/pool/pause"), ("GET", box)):
+                    self.assertCode(self.ask(method, path, connection=self.connect(self.context(**ops)), token="", headers=headers), 403, "forbidden")
+            # who sends a token means it
+            self.assertEqual(self.ask("GET", "/v1/pool", connection=browser, headers=bad[0]).status, 200)
+            self.assertEqual(self.ask("GET", "/ui", connection=browser, token="", headers=bad[-2]).status, 200)
+            self.assertEqual(json.loads(self.ask("GET", "/v1/pool", connection=browser).text)["mode"], "running", "no refused request has paused it")
+
+    def resumption(self, ops):
+        """Would be an end of a certificate's checks, its expiry too."""
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = self.context(**ops)
+            context.minimum_version = context.maximum_version = version
+            session = None
+            for _ in range(2):
+                with socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S) as plain, \
+                        context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as secure:
+                    secure.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    self.assertIn(b"200 OK", secure.recv(65536))
+                    session = secure.session
+                    self.assertFalse(secure.session_reused)
 
     # --- take-over ---
 
@@ -344,12 +380,28 @@ class Tls(TestCase):
         self.assertOk(client.acquire("t"))
         for sock in crowd:
             sock.close()
+        self.assertIn(self.key_updates(), range(9, 40))
         # renegotiation is refused
         done = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{self.port}", "-tls1_2"], input=b"R\n", capture_output=True,
                               timeout=60, check=False)
         self.assertNotIn(b"200 OK", done.stdout)
         self.assertEqual(self.ask("GET", "/v1/version", connection=good).status, 200)
         self.assertTrue(self.server.process.is_running())
+
+    def key_updates(self):
+        """How many a client may send on a connection. Its program reads a letter and a request one by one."""
+        client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{self.port}", "-tls1_3", "-crlf"], bufsize=0,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        steps = ((b"k\n", client.stderr, b"KEYUPDATE"), (b"GET /healthz HTTP/1.1\nHost: x\n\n", client.stdout, b"HTTP/1.1 200"))
+        with client, contextlib.suppress(BrokenPipeError):
+            for n in range(100):
+                for words, pipe, wanted in steps:
+                    client.stdin.write(words)
+                    while wanted not in (line := pipe.readline()):
+                        if line == b"":
+                            return n
+            client.kill()
+        return n
 
     def hello(self):
         """A ClientHello as Python sends it."""

@@ -89,6 +89,13 @@ class Tokens(TestCase):
         self.assertEqual(self.ask(read, "DELETE", path).status, 403)
         # a capability of the box is shown to its owner only
         self.assertNotEqual(shown["sandbox_url"], lease["sandbox_url"])
+        # nor to a token of the owner's name, or for its sandbox, that may only look
+        for eyes in (self.make(client, "ci", ["read"]), self.make(client, "guest", ["read"], sandbox_id=lease["sandbox_id"])):
+            for target in (path, "/v1/sandboxes"):
+                text = self.ask(eyes["token"], "GET", target).text
+                self.assertIn(lease["sandbox_id"], text)
+                self.assertNotIn(lease["token"], text)
+                self.assertNotIn(lease["sandbox_url"], text)
         # tokens of one name are one caller
         self.assertEqual(self.assertOk(self.acquire(both, thread_id="t"))["box_id"], lease["box_id"])
         self.assertOk(self.ask(both, "DELETE", path))

@@ -1,6 +1,7 @@
 """The web page: how it is served, what is refused to other pages, and a walk through it in a real browser, whose steps are in
 tests/browser. One daemon serves all of it, with simulated boxes."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -129,6 +130,17 @@ class Page(TestCase):
         self.assertEqual(set(live["pool"]), set(pool))
         self.assertEqual([a["source"] for a in live["acquires"]], ["kept", "parked", "discovered", "warm", "cold", "restored"])
         self.assertTrue(live["operator"])
+        # One caller cannot keep the loop busy with them. The one above may count a moment longer.
+        with contextlib.ExitStack() as stack:
+            heads = []
+            for _ in range(33):
+                s = stack.enter_context(socket.socket(socket.AF_UNIX))
+                s.settimeout(WAIT_S)
+                s.connect(str(self.daemon.socket))
+                s.sendall(b"GET /v1/pool/live?every_ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                heads.append(s.recv(65536)[:12])
+            self.assertIn(heads.count(b"HTTP/1.1 200"), (31, 32))
+            self.assertEqual(heads[-1], b"HTTP/1.1 429")
         for wrong in ("199", "60001", "x", ""):
             self.assertCode(self.here.get(f"/v1/pool/live?every_ms={wrong}"), 422, "invalid_field")
         self.assertCode(self.here.get("/v1/pool/history?since=x"), 422, "invalid_field")

@@ -52,6 +52,12 @@ bool api_covers_box(const struct api *api, const struct api_caller *caller,
                       box->sandbox_id);
 }
 
+bool api_may_use(const struct api_caller *caller, const struct pool_box *box)
+{
+    return caller->principal == box->principal &&
+           (caller->who.scopes & (ENGINE_SCOPE_USE | ENGINE_SCOPE_OPERATE)) != 0;
+}
+
 bool api_is_operator(void *ctx, const struct http_peer *peer)
 {
     const struct api *api = ctx;
@@ -160,7 +166,7 @@ int api_guard(struct http_exchange *ex, const struct http_route *route, struct e
 
     if (is_known)
         prove(ex, &caller);
-    if (!http_peer(ex)->is_tcp && ((route->flags & HTTP_OPEN) == 0 || is_relayed) &&
+    if (is_known && caller.who.is_ambient && ((route->flags & HTTP_OPEN) == 0 || is_relayed) &&
         front_check_browser(ex, engine_config(api_of(ex)->engine), is_relayed, err) != SP_OK)
         return err->code;
     if (route->flags & HTTP_OPEN)

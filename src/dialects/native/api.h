@@ -12,6 +12,7 @@ struct api {
     uint64_t started_ns;
     struct list destroys;    /* calls that wait for the end of a box; list_init() first */
     struct list acquires;    /* not yet answered; list_init() first */
+    struct list lives;       /* streams of the pool; list_init() first */
     struct map requests;     /* acquires with a request id, not yet answered */
     struct box_proxy *proxy; /* for callers on TCP; NULL: there is no such listener */
     unsigned max_requests;   /* through it at once: tcp.max_requests, or what open files allow */

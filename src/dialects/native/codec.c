@@ -164,7 +164,7 @@ void api_put_box(struct json_out *o, struct api *api, const struct api_caller *c
     json_put_str(o, "thread_id", or_null(box->thread));
     api_box_url(caller, box, url);
     json_put_str(o, "sandbox_url", pool_is_shown(box) ? or_null(url) : NULL);
-    if (pool_is_shown(box) && box->principal == caller->principal)
+    if (pool_is_shown(box) && api_may_use(caller, box))
         json_put_str(o, "token", or_null(box->token));
     api_put_time(o, "created_at", api, box->created_ns);
     api_put_time(o, "expires_at", api, box->expires_ns);

@@ -36,6 +36,8 @@ bool api_covers(const struct api_caller *caller, const char *user, const char *p
                 const char *sandbox_id);
 bool api_covers_box(const struct api *api, const struct api_caller *caller,
                     const struct pool_box *box);
+/* access.c: whether it may be shown what opens the box. Its owner's name is not enough: tokens that only look have it, too. */
+bool api_may_use(const struct api_caller *caller, const struct pool_box *box);
 
 /* codec.c */
 /* The body as a JSON object; an absent body is {}. NULL: the error has been answered. */

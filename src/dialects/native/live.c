@@ -9,6 +9,10 @@
 #include "engine/trend.h"
 
 enum { EVERY_MIN_MS = 200, EVERY_MAX_MS = 60000, EVERY_MS = 1000 };
+enum { STREAMS_MAX = 32 }; /* of a caller */
+
+/* Each stream adds this to the time between the events of all: there are 200 a second at most. */
+#define SHARE_NS (5 * NS_PER_MS)
 
 /* --- acquires by source --- */
 
@@ -72,6 +76,7 @@ static void put_acquires(struct json_out *o, struct api *api)
 
 struct live {
     struct journal_subscriber subscriber; /* to notice the end */
+    struct list_node link;                /* api->lives */
     struct api *api;
     struct http_exchange *ex;
     struct api_caller caller;
@@ -86,6 +91,7 @@ struct live {
 static void leave(struct live *s)
 {
     s->is_gone = true;
+    list_remove(&s->api->lives, &s->link);
     journal_unsubscribe(engine_journal(s->api->engine), &s->subscriber);
     rt_timer_cancel(engine_rt(s->api->engine), &s->timer);
     if (!s->is_writing)
@@ -140,7 +146,8 @@ static void send_pool(struct live *s)
     struct rt *rt = engine_rt(s->api->engine);
     struct buf text;
 
-    rt_timer_set(rt, &s->timer, rt_after(rt_now(rt), s->every_ns), on_timer);
+    rt_timer_set(rt, &s->timer,
+                 rt_after(rt_now(rt), MAX_OF(s->every_ns, s->api->lives.len * SHARE_NS)), on_timer);
     if (s->is_full)
         return; /* who reads slowly gets fewer */
     buf_init(&text, 4 * 1024 * 1024);
@@ -177,16 +184,31 @@ static void on_event(struct journal_subscriber *subscriber)
     }
 }
 
+static bool has_too_many(const struct api *api, const struct api_caller *caller)
+{
+    unsigned count = 0;
+
+    for (struct list_node *n = list_first(&api->lives); n != NULL; n = list_next(&api->lives, n))
+        count += container_of(n, struct live, link)->caller.principal == caller->principal ? 1 : 0;
+    return count >= STREAMS_MAX;
+}
+
 void api_pool_live(struct http_exchange *ex)
 {
     struct api *api = api_of(ex);
     char text[16];
     uint64_t every_ms = EVERY_MS;
+    struct api_caller caller;
     struct live *s;
 
     if (http_query(ex, "every_ms", text, sizeof(text)) &&
         !str_parse_u64(text, EVERY_MIN_MS, EVERY_MAX_MS, &every_ms)) {
         http_reply_error(ex, SP_INVALID_FIELD, "'every_ms' must be 200 to 60000", 0);
+        return;
+    }
+    (void) api_identify(ex, &caller); /* the guard has let it in */
+    if (has_too_many(api, &caller)) {
+        http_reply_error(ex, SP_TOO_MANY_CALLS, "this caller has 32 streams of the pool", 1000);
         return;
     }
     http_add_header(ex, "Cache-Control", "no-cache");
@@ -198,9 +220,10 @@ void api_pool_live(struct http_exchange *ex)
     s = xcalloc(1, sizeof(*s));
     *s = (struct live){.api = api,
                        .ex = ex,
+                       .caller = caller,
                        .every_ns = every_ms * NS_PER_MS,
                        .reloads = engine_reloads(api->engine)};
-    (void) api_identify(ex, &s->caller); /* the guard has let it in */
+    list_push_back(&api->lives, &s->link);
     s->subscriber.on_event = on_event;
     http_set_ctx(ex, s, on_gone);
     http_set_drain(ex, on_drain);

@@ -37,7 +37,7 @@ void api_box_url(const struct api_caller *caller, const struct pool_box *box,
         return;
     }
     box_capability(box->sandbox_id, box->token, capability);
-    if (box->principal == caller->principal && !str_is_empty(box->token))
+    if (api_may_use(caller, box) && !str_is_empty(box->token))
         (void) snprintf(ret, 2 * BOX_ADDRESS_MAX, "%s/s/%s/%s", caller->base, box->sandbox_id,
                         capability);
     else
@@ -56,8 +56,7 @@ static bool is_owner(void *ctx, struct http_exchange *ex, const struct pool_box 
 {
     struct api_caller caller;
 
-    return api_identify(ex, &caller) && caller.principal == box->principal &&
-           (caller.who.scopes & (ENGINE_SCOPE_USE | ENGINE_SCOPE_OPERATE)) != 0 &&
+    return api_identify(ex, &caller) && api_may_use(&caller, box) &&
            api_covers_box(ctx, &caller, box);
 }
 

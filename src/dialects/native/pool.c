@@ -89,6 +89,15 @@ static void put_store(struct json_out *o, struct api *api, bool is_up, bool is_o
     json_end(o);
 }
 
+static bool may_see(const struct api *api, const struct api_caller *caller,
+                    const struct pool_box *box)
+{
+    if (caller->is_operator && !caller->who.has_bounds)
+        return true;
+    return box != NULL && pool_is_shown(box) && api_covers_box(api, caller, box) &&
+           (caller->is_operator || box->principal == caller->principal);
+}
+
 /* Operators see where it is and the largest boxes, other callers only their own among these. */
 static void put_disk(struct json_out *o, struct api *api, const struct api_caller *caller)
 {
@@ -109,8 +118,7 @@ static void put_disk(struct json_out *o, struct api *api, const struct api_calle
         const struct pool_box *box = pool_find_box(engine_pool(api->engine), d->largest[i].box);
         char id[17];
 
-        if (!caller->is_operator &&
-            (box == NULL || !pool_is_shown(box) || box->principal != caller->principal))
+        if (!may_see(api, caller, box))
             continue;
         str_hex64(id, d->largest[i].box.v);
         json_begin_obj(o, NULL);

@@ -119,6 +119,12 @@ static void headers(void **state)
     }
     assert_false(
         proxy_passes_answer("service-worker-allowed")); /* it would be for other boxes, too */
+    assert_false(proxy_passes_answer("NEL"));
+    assert_false(proxy_passes_answer("report-to"));
+    assert_false(proxy_passes_answer("Strict-Transport-Security"));
+    assert_false(proxy_passes_answer("Clear-Site-Data"));
+    assert_false(proxy_passes_answer("alt-svc"));
+    assert_true(proxy_passes_answer("Reporting-Endpoints")); /* of one page */
     assert_true(proxy_passes_request("Service-Worker"));
     assert_false(proxy_passes_answer(""));
     assert_false(proxy_passes_answer("a b"));
