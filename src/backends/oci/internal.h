@@ -36,7 +36,7 @@ enum {
     OCI_RUNTIMES_MAX = 8,
     OCI_GROUP_TOP_MAX = 255,
     OCI_GROUP_MAX = OCI_GROUP_TOP_MAX + BACKEND_LABEL_MAX + 64, /* with NUL: see oci_cgroup() */
-    OCI_HELPERS_MAX = 8, /* sandpool-helper processes at once, of each kind (enum oci_turn) */
+    OCI_HELPERS_MAX = 8,   /* sandpool-helper processes at once, of each kind (enum oci_turn) */
     OCI_GIVEN_UP_MAX = 32, /* those that were killed and have not ended yet do not count, so far */
     OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
 };
