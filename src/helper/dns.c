@@ -246,6 +246,15 @@ static bool follow(const struct answers *a, char name[EGRESS_NAME_MAX + 1], uint
     return false;
 }
 
+/* Each once: what is in the set cannot be replaced twice. */
+static void take_address(uint32_t address, struct dns_addresses *ret)
+{
+    for (size_t i = 0; i < ret->count; i++)
+        if (ret->list[i] == address)
+            return;
+    ret->list[ret->count++] = address;
+}
+
 static void take_addresses(const struct answers *a, const char *name, struct dns_addresses *ret)
 {
     size_t at = a->first;
@@ -256,7 +265,7 @@ static void take_addresses(const struct answers *a, const char *name, struct dns
          i++) {
         if (r.type != DNS_A || r.class != CLASS_IN || r.len != 4 || strcmp(r.name, name) != 0)
             continue;
-        ret->list[ret->count++] = get32(a->data + r.data);
+        take_address(get32(a->data + r.data), ret);
         ret->ttl_s = MIN_OF(ret->ttl_s, r.ttl_s);
     }
 }

@@ -11,12 +11,24 @@
  * - DNS goes to the resolver only, whatever is allowed. It is not tracked: each question would take an entry of the
  *   machine's memory that is charged to nobody.
  * - For the same reason there are 1,024 connections at a time, the number of sockets that slirp4netns may have.
+ * - "ct count" keeps a note of each packet that it looks at, also of those that it refuses, and older kernels forget about
+ *   nine in a tick of the clock. So only the first packet of what is allowed comes to it, and no more of them than it can
+ *   forget. Others come there when nothing has been answered yet.
+ * - slirp4netns has one socket for all that comes from one port, whoever it is for. So the box has other ports than the
+ *   resolver, which has those from 61000: else it could take the resolver's answers, or have others sent there. A port in
+ *   the range stays as it is, also when connections are forgotten.
  * - "inner" is what the list names of the refused networks; "outer" are its other networks.
  * - What is refused is answered at once. */
 static const char rules[] =
     "	chain refuse {\n"
     "		meta l4proto tcp reject with tcp reset\n"
     "		reject with icmpx admin-prohibited\n"
+    "	}\n"
+    "	chain permit {\n"
+    "		ct status confirmed accept\n"
+    "		limit rate over 400/second burst 2000 packets goto refuse\n"
+    "		ct count over 1024 goto refuse\n"
+    "		accept\n"
     "	}\n"
     "	chain untracked { type filter hook prerouting priority raw; policy accept;\n"
     "		iifname \"box\" ip daddr 192.0.0.1 meta l4proto { tcp, udp } th dport 53 notrack\n"
@@ -46,14 +58,14 @@ static const char rules[] =
     "		ct state established,related accept\n"
     "		meta l4proto { tcp, udp } th dport 53 goto refuse\n"
     "		meta l4proto != { tcp, udp, icmp } goto refuse\n"
-    "		ct count over 1024 goto refuse\n"
-    "		ip daddr @inner accept\n"
+    "		ip daddr @inner goto permit\n"
     "		ip daddr @refused goto refuse\n"
-    "		ip daddr @outer accept\n"
-    "		ip daddr @named accept\n"
+    "		ip daddr @outer goto permit\n"
+    "		ip daddr @named goto permit\n"
     "		goto refuse\n"
     "	}\n"
     "	chain out { type nat hook postrouting priority srcnat; policy accept;\n"
+    "		oifname \"tap0\" meta l4proto { tcp, udp } masquerade to :1024-60999\n"
     "		oifname \"tap0\" masquerade\n"
     "	}\n";
 
@@ -101,20 +113,9 @@ void egress_rules(const char *allow, struct buf *out)
     buf_puts(out, "}\n");
 }
 
-static void put_change(const char *name, const char *allow, bool is_inner, struct buf *out)
-{
-    struct buf nets;
-
-    buf_init(&nets, out->max);
-    buf_printf(out, "flush set inet " EGRESS_TABLE " %s\n", name);
-    if (put_nets(allow, is_inner, &nets) > 0)
-        buf_printf(out, "add element inet " EGRESS_TABLE " %s { %s }\n", name, buf_str(&nets));
-    buf_fini(&nets);
-}
-
+/* In one piece, so there is no moment without rules. Connections are forgotten afterwards, so what was counted is, too. */
 void egress_rules_change(const char *allow, struct buf *out)
 {
-    put_change("inner", allow, true, out);
-    put_change("outer", allow, false, out);
-    buf_puts(out, "flush set inet " EGRESS_TABLE " " EGRESS_NAMED "\n");
+    buf_puts(out, "delete table inet " EGRESS_TABLE "\n");
+    egress_rules(allow, out);
 }

@@ -168,6 +168,11 @@ static bool set_up(void)
 
     (void) write_setting("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", "7200");
     (void) write_setting("/proc/sys/net/ipv4/conf/all/send_redirects", "0");
+    /* What connections to us leave behind, and what they send while we do not read, is memory charged to nobody. */
+    if (!write_setting("/proc/sys/net/ipv4/tcp_max_tw_buckets", "64") ||
+        !write_setting("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536") ||
+        !write_setting("/proc/sys/net/ipv4/ip_local_port_range", "61000 65535")) /* not the box's */
+        return false;
     /* Else some refusals are not answered, and programs wait. */
     return write_setting("/proc/sys/net/ipv4/icmp_ratelimit", "0") &&
            write_setting("/proc/sys/net/ipv4/ip_forward", "1") &&

@@ -32,12 +32,25 @@ def tcp(host, port=80):
     with socket.create_connection((host, port), 8) as s:
         return s.recv(100).decode()
 
-def udp(host, port=9000):
+def udp(host, port=9000, own=0):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.settimeout(8)
+    s.bind(("0.0.0.0", own))
     s.connect((host, port))
     s.send(b"x")
     return s.recv(10).decode()
+
+def udp_from(path, host):
+    """From the port that somebody writes into the file."""
+    print("waiting", flush=True)
+    while True:
+        try:
+            with open(path) as f:
+                if (text := f.read()).endswith("\n"):
+                    return udp(host, 9000, int(text))
+        except FileNotFoundError:
+            pass
+        time.sleep(0.01)
 
 def raw(kind):
     socket.socket(socket.AF_INET, socket.SOCK_RAW, kind)
@@ -98,6 +111,14 @@ def ports(host, count):
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     return sum(s.sendto(b"x", (host, 1000 + i)) for i in range(count))
 
+def junk(count):
+    """Connections to the resolver that it ends, as what comes is no question."""
+    for _ in range(count):
+        with socket.create_connection(("192.0.0.1", 53), 8) as s:
+            s.sendall(struct.pack(">HHHQ", 12, 1, 0x8000, 0))
+            s.recv(10)
+    return "closed"
+
 def hold(*hosts):
     """Connections that are open while something changes: which of them are there afterwards?"""
     held = [socket.create_connection((host, 80), 8) for host in hosts]
@@ -108,12 +129,17 @@ def hold(*hosts):
     end = time.monotonic() + 20
     while "ended" not in found and time.monotonic() < end:
         for i, s in enumerate(held):
-            try:
-                s.settimeout(3)
-                s.sendall(b"x")
-                s.recv(10)
-            except OSError:
-                found[i] = "ended"
+            for again in (True, True, False):  # what was lost at that moment comes again when we send
+                try:
+                    s.settimeout(2)
+                    s.sendall(b"x")
+                    s.recv(10)
+                    break
+                except TimeoutError:
+                    found[i] = found[i] if again else "ended"
+                except OSError:
+                    found[i] = "ended"
+                    break
         time.sleep(0.02)
     return found
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -25,10 +26,11 @@ from oci_case import HAS_CGROUPS, BoxCase
 PUBLIC = "203.0.113.10"
 OTHER = "203.0.113.11"
 NAMED_NET = "198.51.100.7"
+NAMED_HIGH = "198.51.100.200"
 PRIVATE = "10.9.9.9"
 NAMED_PRIVATE = "10.7.0.1"
 METADATA = "169.254.169.254"
-SERVERS = (PUBLIC, OTHER, NAMED_NET, PRIVATE, NAMED_PRIVATE, METADATA)
+SERVERS = (PUBLIC, OTHER, NAMED_NET, NAMED_HIGH, PRIVATE, NAMED_PRIVATE, METADATA)
 RESOLVER = "203.0.113.53"
 OTHER_RESOLVER = "203.0.113.54"
 PORT = 8001  # this network is ours
@@ -37,7 +39,7 @@ FORGED = "172.20.0.1"
 INSIDE = "192.0.0.1"  # what boxes ask
 
 ALLOW = ["good.test", "*.below.test", "rebind.test", "alias.test", "many.test", "brief.test", "mixed.test", "slow.test", "spoof.test",
-         "named.test", "198.51.100.0/24", "10.7.0.0/16"]
+         "named.test", "late.test", "twice.test", "198.51.100.0/24", "10.7.0.0/16"]
 
 
 # --- the internet ---
@@ -51,7 +53,8 @@ class Names:
             "rebind.test": lambda n: [PUBLIC] if n == 1 else [METADATA], "alias.test": ("alias", "inner.elsewhere.test"),
             "inner.elsewhere.test": [PRIVATE], "many.test": [f"203.0.113.{i}" for i in range(100, 164)],
             "brief.test": [OTHER], "mixed.test": [PRIVATE, PUBLIC, METADATA, "127.0.0.1"],
-            "named.test": [NAMED_PRIVATE], "spoof.test": [PUBLIC]}
+            "named.test": [NAMED_PRIVATE], "spoof.test": [PUBLIC], "late.test": [PUBLIC], "twice.test": [PUBLIC, PUBLIC]}
+        self.late = threading.Event()  # until then nobody knows where that is
         self.asked = []
         self.lock = threading.Lock()
 
@@ -150,8 +153,20 @@ class Internet:
         query, source = server.recvfrom(2048)
         if server.getsockname()[0] == OTHER_RESOLVER:
             self.reached.append(server.getsockname())
-        for answer in self.names.answer(query):
+        answers = self.names.answer(query)
+        if read_name(query, 12)[0] == "late.test":
+            threading.Thread(target=self.answer_late, args=(server, answers, source), daemon=True).start()
+        else:
+            self.send(server, answers, source)
+
+    @staticmethod
+    def send(server, answers, source):
+        for answer in answers:
             server.sendto(answer, source)
+
+    def answer_late(self, server, answers, source):
+        self.names.late.wait(WAIT_S)
+        self.send(server, answers, source)
 
 
 PROBE = pathlib.Path(__file__).with_name("egress_probe.py").read_text()
@@ -218,6 +233,7 @@ class Egress(BoxCase):
                 (("tcp", NAMED_NET), f"hello from {NAMED_NET}"), (("tcp", NAMED_PRIVATE), f"hello from {NAMED_PRIVATE}"),
                 (("tcp", "named.test"), f"hello from {NAMED_PRIVATE}"),
                 (("ask", "good.test", 1, INSIDE, True), [0, [[PUBLIC, 60]]]),
+                (("ask", "twice.test"), [0, [[PUBLIC, 60]]]),
                 (("ask", "spoof.test"), [0, [[PUBLIC, 60]]]),  # two answers before it were to other questions
                 *((("ask", "good.test", kind), [0, []]) for kind in (28, 65, 64, 16, 15, 5, 255)),
                 *((("ask", name, kind), [3, []]) for name in ("secret.test", "below.test", "xgood.test", "good.test.elsewhere.test")
@@ -255,14 +271,37 @@ class Egress(BoxCase):
         self.assertEqual(json.loads(box.output(slow))[0], [2, []])
 
     def test_connections_are_bounded(self):
-        """Each takes memory that the machine charges to nobody."""
+        """Each takes memory that the machine charges to nobody, and so does what is remembered of those that are refused."""
         box = self.acquire("many", "cold")
+        self.assertEqual(self.results(box, ("tcp", "good.test"), ("ports", OTHER, 8000), ("tcp", "good.test")),
+                         [f"hello from {PUBLIC}", 8000, f"hello from {PUBLIC}"])
+        self.assertEqual(self.results(box, ("junk", 200)), ["closed"])
+        sockets = pathlib.Path(f"/proc/{self.number_of(box, 'resolver.pid')}/net/sockstat").read_text()
+        waiting = re.search(r"^TCP:.* tw (\d+)", sockets, re.M)
+        self.assertLessEqual(int(waiting.group(1)), 64)
         self.assertEqual(self.results(box, ("tcp", "good.test"), ("ports", PUBLIC, 3000))[1], 3000)
         resolver = self.number_of(box, "resolver.pid")
         done = subprocess.run(["nsenter", f"--net=/proc/{resolver}/ns/net", "cat", "/proc/sys/net/netfilter/nf_conntrack_count"],
                               capture_output=True, text=True, timeout=30, check=True)
         self.assertTrue(1000 <= int(done.stdout) <= 1100, done.stdout)
         self.assertEqual(self.results(box, ("ask", "good.test"))[0], [0, [[PUBLIC, 60]]])  # questions are not counted
+
+    def test_answers_to_the_resolver_are_not_the_box_s(self):
+        """slirp4netns takes all that comes from one port for one sender: a box must not have the resolver's."""
+        box = self.acquire("ports", "cold")
+        self.assertEqual(self.results(box, ("tcp", "good.test")), [f"hello from {PUBLIC}"])
+        taker = box.start(["python3", "-c", PROBE, json.dumps([["udp_from", ["/tmp/port", PUBLIC]]])])
+        wait_until(lambda: box.output(taker) != "", "it waits for a port")
+        late = box.start(["python3", "-c", PROBE, json.dumps([["ask", ["late.test"]]])])
+        wait_until(lambda: ("late.test", 1) in self.internet.names.asked, "the question is under way")
+        table = pathlib.Path(f"/proc/{self.number_of(box, 'resolver.pid')}/net/udp").read_text()
+        port = int(re.search(r":([0-9A-F]{4}) 0302000A:0035 ", table).group(1), 16)
+        box.sh(f"echo {port} > /tmp/port")
+        box.wait(taker)
+        self.assertEqual(json.loads(box.output(taker).splitlines()[-1])[0], "x")
+        self.internet.names.late.set()
+        box.wait(late)
+        self.assertEqual(json.loads(box.output(late))[0], [0, [[PUBLIC, 60]]])
 
     def named(self, box):
         """The set of what names have led to."""
@@ -311,14 +350,17 @@ class Egress(BoxCase):
         self.assertEqual(self.row(box)["network_allow"], ALLOW)
         kept = box.start(["python3", "-c", PROBE, json.dumps([["hold", [PUBLIC, NAMED_NET]]])])
         wait_until(lambda: box.output(kept) != "", "connections are open")
+        self.assertEqual(self.results(box, ("tcp", NAMED_HIGH)), [f"hello from {NAMED_HIGH}"])
         narrow = ["brief.test", "198.51.100.0/25"]
         answer = self.assertOk(self.pool.post(target, {"allow": narrow}))
         self.assertEqual((answer["network_allow"], self.row(box)["network_allow"]), (narrow, narrow))
         box.wait(kept)
         self.assertEqual(json.loads(box.output(kept).splitlines()[-1])[0], ["ended", "open"])
-        closed, private, name, net = self.attempts(box, ("tcp", PUBLIC), ("tcp", NAMED_PRIVATE), ("tcp", "brief.test"), ("tcp", NAMED_NET))
+        closed, private, high, name, net = self.attempts(box, ("tcp", PUBLIC), ("tcp", NAMED_PRIVATE), ("tcp", NAMED_HIGH),
+                                                         ("tcp", "brief.test"), ("tcp", NAMED_NET))
         self.assertRefused(closed, "a name that is not on the list any more had led there")
         self.assertRefused(private, "not on the list any more")
+        self.assertRefused(high, "in the old network, not in the part of it that is the new one")
         self.assertEqual([name[0], net[0]], [f"hello from {OTHER}", f"hello from {NAMED_NET}"])
         self.assertEqual(self.results(box, ("ask", "good.test"))[0], [3, []])
         for body, status, code in (({"allow": ["a b"]}, 422, "invalid_field"), ({"allow": ["10.0.0.1/8"]}, 422, "invalid_field"),

@@ -1,6 +1,7 @@
 /* helper.c - sandpool-helper as an operation. Only so many run at once: a burst of boxes must not
  * become a burst of processes. Removals have a share of their own, so that boxes are made while many
- * are being removed slowly; so have snapshots that are sent or received, which take as long as their caller does. */
+ * are being removed slowly; so have snapshots that are sent or received, which take as long as their caller does, and changes
+ * of what a box may reach, which wait for each other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@ static enum oci_turn turn_of(const struct oci_helper *h)
 {
     if (strcmp(h->verb, "remove") == 0)
         return OCI_TURN_REMOVE;
+    if (strcmp(h->verb, "egress") == 0)
+        return OCI_TURN_NETWORK;
     return strcmp(h->verb, "pack") == 0 || strcmp(h->verb, "image") == 0 ||
                    strcmp(h->verb, "unpack") == 0
                ? OCI_TURN_MOVE

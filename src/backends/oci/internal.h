@@ -36,8 +36,7 @@ enum {
     OCI_RUNTIMES_MAX = 8,
     OCI_GROUP_TOP_MAX = 255,
     OCI_GROUP_MAX = OCI_GROUP_TOP_MAX + BACKEND_LABEL_MAX + 64, /* with NUL: see oci_cgroup() */
-    OCI_HELPERS_MAX =
-        8, /* sandpool-helper processes at once that remove, and as many for the rest */
+    OCI_HELPERS_MAX = 8,   /* sandpool-helper processes at once, of each kind (enum oci_turn) */
     OCI_GIVEN_UP_MAX = 32, /* those that were killed and have not ended yet do not count, so far */
     OCI_RECORD_MAX = 16 * 1024, /* bytes of box.json */
 };
@@ -49,7 +48,7 @@ struct oci;
 
 /* --- sandpool-helper as an operation (helper.c) --- */
 
-enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_MOVE, OCI_TURN_OTHER, OCI_TURN_COUNT };
+enum oci_turn { OCI_TURN_REMOVE, OCI_TURN_MOVE, OCI_TURN_NETWORK, OCI_TURN_OTHER, OCI_TURN_COUNT };
 
 struct oci_helper {
     struct op op; /* SP_OK: it did it; SP_BACKEND_FAILED with its own sentence */
