@@ -1,6 +1,7 @@
 """What a caller sees of a daemon with very many boxes: operations against the same ones with few, and how long others
 wait while all boxes are listed and joined with what the daemon knows."""
 
+import json
 import statistics
 import threading
 import time
@@ -35,6 +36,36 @@ def compare_calls(b, small, huge, leases):
         ratio = statistics.median(ratios)
         b.row(f"{title} at {leases} leases / at {SMALL}", f"{ratio:.2f}", "<= 1.2", ratio <= 1.2)
     for _, connection, _ in pairs:
+        connection.close()
+
+
+def park(connection, thread):
+    connection.request("POST", "/v1/acquire", f'{{"thread_id":"{thread}"}}')
+    box = json.loads(connection.getresponse().read())
+    connection.request("POST", f"/v1/sandboxes/{box['sandbox_id']}/release", "{}")
+    connection.getresponse().read()
+
+
+def compare_full(b, boxes):
+    """An acquire for which the box that was parked first is destroyed and another one made, in two full daemons in turns."""
+    counts, connections = (SMALL, boxes), []
+    for count in counts:
+        daemon = b.fast_daemon(f"full-{count}", warm=0, boxes=count).start_ready()
+        connections.append(UnixConnection(daemon.socket))
+        for i in range(count):
+            park(connections[-1], f"parked-{i}")
+    ratios = []
+    for i in range(ROUNDS):
+        times = []
+        for connection in connections:
+            begin = time.perf_counter()
+            for n in range(b.count(400)):
+                park(connection, f"new-{i}-{n}")
+            times.append(time.perf_counter() - begin)
+        ratios.append(times[1] / times[0])
+    ratio = statistics.median(ratios)
+    b.row(f"acquire + release of a new box, {boxes} parked and no room / {SMALL}", f"{ratio:.2f}", "<= 1.2", ratio <= 1.2)
+    for connection in connections:
         connection.close()
 
 
@@ -76,6 +107,7 @@ def bench_huge(b):
           f"{listed:.1f} / {quiet:.1f} ms", "<= 10 ms", listed <= 10)
     small.process.stop()
     huge.process.stop()
+    compare_full(b, leases)
 
 
 PARTS = {"huge": bench_huge}

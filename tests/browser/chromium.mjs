@@ -27,7 +27,8 @@ export class Browser {
     const browser = new Browser();
     browser.directory = mkdtempSync(join(tmpdir(), "sandpool-chromium-"));
     const args = [...FLAGS, `--user-data-dir=${browser.directory}`, "about:blank"];
-    browser.child = spawn(program, args, { stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"], detached: true });
+    const env = { ...process.env, TMPDIR: browser.directory }; // what it makes there it does not remove when it is killed
+    browser.child = spawn(program, args, { stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"], detached: true, env });
     browser.errors = "";
     browser.child.stderr.on("data", (data) => (browser.errors = (browser.errors + data).slice(-4000)));
     browser.child.on("error", (problem) => browser.fail(problem));

@@ -105,8 +105,17 @@ def tmpdir(owner, prefix="sandpool-test-"):
     """A new directory; it goes when the test case ends, or the class of them."""
     path = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
     add = owner.addClassCleanup if isinstance(owner, type) else owner.addCleanup
-    add(shutil.rmtree, path, ignore_errors=True)
+    add(remove_tree, path)
     return path
+
+
+def remove_tree(path):
+    """Again when a process that is just ending has written something meanwhile."""
+    for _ in range(50):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        time.sleep(0.1)
 
 
 def free_port():
