@@ -152,6 +152,7 @@ class Port(AgentTest):
             self.assertEqual(receive(client), b"")
         client.close()
         wait_until(lambda: self.used() == 0, "it is over")
+        self.assertEqual(self.agent.wait(WAIT_S), 0)  # another signal would meet it without its handlers
 
 
 if __name__ == "__main__":
